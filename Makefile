@@ -1,0 +1,28 @@
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/installed
+
+.PHONY: demo test check bench clean
+
+demo: $(INSTALLED)
+	$(BIN)/safedsr demo --out demo
+
+test: $(INSTALLED)
+	$(BIN)/pytest -n 2
+
+check: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --warnings
+
+bench: $(INSTALLED)
+	$(BIN)/python benchmarks/env.py
+
+# One stamp for both commands: nothing is reinstalled until pyproject.toml changes.
+$(INSTALLED): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	touch $@
+
+clean:
+	rm -rf .venv demo

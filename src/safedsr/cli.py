@@ -1,0 +1,186 @@
+"""Constrained reinforcement learning where the constraints change."""
+
+import json as jsonlib
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from safedsr.config import EpsilonSchedule, GridConfig, OracleConfig, parse_budgets
+from safedsr.errors import UserError
+
+Json = Annotated[bool, tyro.conf.arg(name="json", help="Print JSON for machines.")]
+LayoutName = Annotated[str, tyro.conf.arg(help="A map: one-room, two-rooms, three-rooms, rooms-N or a text file.")]
+CostNames = Annotated[
+    str | None,
+    tyro.conf.arg(
+        metavar="SHAPES",
+        help="Costs, separated by commas: none, diamond, small-diamond, square, inverse-diamond or text files.",
+    ),
+]
+Budgets = Annotated[
+    str, tyro.conf.arg(metavar="NUMBERS", help="Cost budget an episode, one for all costs or one each.")
+]
+
+
+def envs(as_json: Json = False) -> None:
+    """List the maps and the cost shapes."""
+    from safedsr.scene import COST_SHAPES, ROOM_NAMES, load_scene
+
+    maps = [load_scene(name) for name in ROOM_NAMES]
+    if as_json:
+        sizes = {m.name: {"height": m.layout.walls.shape[0], "width": m.layout.walls.shape[1]} for m in maps}
+        return _print_json({"layouts": sizes, "pattern": "rooms-N", "costs": list(COST_SHAPES)})
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("layout", "cells", "start → goal")
+    for found in maps:
+        height, width = found.layout.walls.shape
+        table.add_row(found.name, f"{width} × {height}", "left-most → right-most cell of the middle row")
+    table.add_row("rooms-N", "10·N+1 × 11", "N rooms, doors of three cells")
+    table.add_row("FILE.txt", "as drawn", "# wall  . free  S start  G goal  C cost; letters and layers of your own")
+    console = Console()
+    console.print(table)
+    console.print(f"costs: {', '.join(COST_SHAPES)}, FILE.txt; several with commas")
+
+
+def show(
+    layout: tyro.conf.Positional[LayoutName],
+    costs: CostNames = None,
+    png: Annotated[Path | None, tyro.conf.arg(help="Also draw it into this picture file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print a map as text, and draw it on request."""
+    from safedsr.maptext import format_scene
+    from safedsr.scene import load_scene
+
+    scene = load_scene(layout, costs)
+    text = format_scene(scene)
+    if png:
+        from safedsr import figures
+
+        figures.save(figures.map_figure(scene), png)
+    if as_json:
+        height, width = scene.layout.walls.shape
+        _print_json(
+            {"layout": scene.name, "costs": list(scene.cost_names), "height": height, "width": width, "text": text}
+        )
+    else:
+        print(text, end="")
+        if png:
+            print(f"\npicture: {png}")
+
+
+def oracle(
+    layout: LayoutName = "one-room",
+    costs: CostNames = None,
+    budget: Budgets = "5",
+    png: Annotated[Path | None, tyro.conf.arg(help="Draw its walk into this picture file.")] = None,
+    as_json: Json = False,
+    schedule: Annotated[EpsilonSchedule, tyro.conf.arg(name="")] = EpsilonSchedule(),
+    config: Annotated[OracleConfig, tyro.conf.arg(name="")] = OracleConfig(),
+    grid: Annotated[GridConfig, tyro.conf.arg(name="")] = GridConfig(),
+) -> None:
+    """Plan the safest short way, walk it on the ε schedule and count the goals."""
+    from safedsr.scene import load_scene
+
+    scene = load_scene(layout, costs)
+    budgets = parse_budgets(budget, len(scene.cost_names)) if scene.cost_names else ()
+    from safedsr.oracle import find_oracle, oracle_paths
+
+    with _busy(f"planning and walking {scene.name}", quiet=as_json):
+        found = find_oracle(scene.layout, budgets, schedule, config, grid)
+    if png:
+        from safedsr import figures
+
+        paths = oracle_paths(found, scene.layout, (0.0, *[schedule.epsilon_end] * 8), config, grid)
+        figures.save(figures.map_figure(scene, paths, f"oracle, {scene.name}, λ = {found.lam:g}"), png)
+    rows = {
+        f"schedule {schedule.epsilon_start:g} → {schedule.epsilon_end:g}": found.scheduled,
+        "ε = 0": found.greedy,
+        f"ε = {schedule.epsilon_end:g}": found.exploring,
+    }
+    if as_json:
+        return _print_json(
+            {
+                **_walk_json(found.scheduled),
+                "path_length": float(found.greedy.length),
+                "path_cost": float(found.greedy.cost.sum()),
+                "path_costs": found.greedy.cost.tolist(),
+                "lam": float(found.lam),
+                "lams": [float(lam) for lam in found.lams],
+                "budgets": list(budgets),
+                "steps": config.steps,
+                "epsilon_0": _walk_json(found.greedy),
+                "epsilon_end": _walk_json(found.exploring),
+            }
+        )
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(
+        "ε", "goals", "safe goals", "goal rate", "safe goal rate", "steps", "cost", title=f"oracle, λ = {found.lam:g}"
+    )
+    for name, walks in rows.items():
+        cost = " ".join(f"{value:.1f}" for value in walks.cost)
+        counts = (f"{walks.goal_count:.0f}", f"{walks.safe_goal_count:.0f}")
+        rates = (f"{walks.goal_rate:.3f}", f"{walks.safe_goal_rate:.3f}", f"{walks.length:.1f}")
+        table.add_row(name, *counts, *rates, cost)
+    Console().print(table)
+    print(f"counts over {config.steps} steps, mean of {config.walks} walks; rates and means at the last ε")
+    if png:
+        print(f"picture: {png}")
+
+
+def demo(out: Annotated[Path, tyro.conf.arg(help="Folder for the pictures.")] = Path("demo")) -> None:
+    """Show the maps and the oracle's safe walk as pictures."""
+    from safedsr import figures
+    from safedsr.oracle import find_oracle, oracle_paths
+    from safedsr.scene import ROOM_NAMES, load_scene
+
+    for name in ROOM_NAMES:
+        scene = load_scene(name, "diamond")
+        with _busy(f"planning and walking {name}"):
+            found = find_oracle(scene.layout, (5.0,))
+        paths = oracle_paths(found, scene.layout, (0.0, *[0.25] * 8))
+        path = figures.save(figures.map_figure(scene, paths), out / f"oracle-{name}.png")
+        print(f"{name}: {found.scheduled.safe_goal_count:.0f} safe goals in 500 000 steps; picture: {path}")
+
+
+def _walk_json(walks: Any) -> dict[str, float]:
+    return {
+        name: float(getattr(walks, name)) for name in ("goal_count", "safe_goal_count", "goal_rate", "safe_goal_rate")
+    }
+
+
+def _print_json(data: Any) -> None:
+    print(jsonlib.dumps(data, ensure_ascii=False, allow_nan=False))
+
+
+def _busy(message: str, quiet: bool = False) -> Any:
+    """A spinner on the terminal while something takes its time."""
+    from rich.console import Console
+
+    return Console(stderr=True, quiet=quiet).status(message)
+
+
+COMMANDS = {"envs": envs, "show": show, "oracle": oracle, "demo": demo}
+
+
+def main(args: list[str] | None = None) -> int:
+    """Run a command; 0 done, 2 bad input (one line, no traceback), 130 interrupted."""
+    try:
+        tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="safedsr", description=__doc__, args=args)
+    except UserError as error:
+        print(f"safedsr: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("safedsr: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""Maps as arrays (Sec. 5.1).
+
+A `Layout` holds arrays only, so it is an argument of compiled programs: another map or another cost never
+recompiles. A `Scene` is a layout with the names people use for it. Host side: NumPy, no JAX.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from safedsr.errors import UserError
+
+
+class Layout(NamedTuple):
+    """A map as arrays. Cells are (column, row), row 0 at the top; padding to the right and below is wall."""
+
+    walls: Any  # [H, W] bool
+    costs: Any  # [J, H, W] float32
+    starts: Any  # [S, 2] int32, of which the first `num_starts` count
+    num_starts: Any  # [] int32
+    goal: Any  # [2] int32
+    scale: Any  # [] float32, α⁻¹ = max(width, height): observation = position / scale
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """A layout and its names."""
+
+    name: str
+    layout: Layout
+    cost_names: tuple[str, ...] = ()
+
+
+def make_layout(walls: Any, costs: Any, starts: Sequence[tuple[int, int]], goal: tuple[int, int]) -> Layout:
+    """Arrays to a checked `Layout`; cells are (column, row)."""
+    walls = np.asarray(walls, bool)
+    height, width = walls.shape
+    layout = Layout(
+        walls=walls,
+        costs=check_costs(np.asarray(costs, np.float32), walls.shape),
+        starts=np.array(starts, np.int32).reshape(-1, 2),
+        num_starts=np.int32(len(starts)),
+        goal=np.array(goal, np.int32),
+        scale=np.float32(max(width, height)),
+    )
+    _check_ways(layout)
+    return layout
+
+
+def stack_layouts(layouts: Sequence[Layout]) -> Layout:
+    """Several maps as one `Layout` with a leading axis; smaller ones are padded with wall."""
+    if not layouts:
+        raise UserError("no layouts to stack")
+    counts = {layout.costs.shape[0] for layout in layouts}
+    if len(counts) > 1:
+        raise UserError(
+            f"layouts with different numbers of costs ({sorted(counts)}) do not stack; add empty layers with 'none'"
+        )
+    height, width = (max(layout.walls.shape[axis] for layout in layouts) for axis in (0, 1))
+    most_starts = max(len(layout.starts) for layout in layouts)
+
+    def pad(layout: Layout) -> Layout:
+        return layout._replace(
+            walls=_grow(layout.walls, (height, width), True),
+            costs=_grow(layout.costs, (len(layout.costs), height, width), 0),
+            starts=_grow(layout.starts, (most_starts, 2), 0),
+        )
+
+    return Layout(*(np.stack(field) for field in zip(*map(pad, layouts), strict=True)))
+
+
+def _grow(array: np.ndarray, shape: tuple[int, ...], fill: int) -> np.ndarray:
+    grown = np.full(shape, fill, array.dtype)
+    grown[tuple(slice(size) for size in array.shape)] = array
+    return grown
+
+
+def check_costs(costs: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The layers as they are, or an error naming the first cell that cannot be a cost."""
+    if costs.ndim != 3 or costs.shape[1:] != shape:
+        raise UserError(f"cost layers have shape {costs.shape}; this map needs [J, {shape[0]}, {shape[1]}]")
+    for layer, row, column in zip(*np.nonzero(~(np.isfinite(costs) & (costs >= 0))), strict=True):
+        raise UserError(
+            f"cost {costs[layer, row, column]} in layer {layer + 1} at row {row + 1}, column {column + 1}; "
+            "costs are finite and at least 0"
+        )
+    return costs
+
+
+def _check_ways(layout: Layout) -> None:
+    if not len(layout.starts):
+        raise UserError("no start; mark at least one cell with 'S'")
+    height, width = layout.walls.shape
+    for what, (column, row) in [("goal", layout.goal), *(("start", start) for start in layout.starts)]:
+        if not (0 <= column < width and 0 <= row < height):
+            raise UserError(f"the {what} (row {row + 1}, column {column + 1}) is off the map")
+        if layout.walls[row, column]:
+            raise UserError(f"the {what} (row {row + 1}, column {column + 1}) is in a wall")
+    reached = np.zeros_like(layout.walls)
+    reached[layout.goal[1], layout.goal[0]] = True
+    while True:
+        wider = reached.copy()
+        wider[1:] |= reached[:-1]
+        wider[:-1] |= reached[1:]
+        wider[:, 1:] |= reached[:, :-1]
+        wider[:, :-1] |= reached[:, 1:]
+        wider &= ~layout.walls
+        if (wider == reached).all():
+            break
+        reached = wider
+    for start in layout.starts:
+        column, row = start
+        if (start == layout.goal).all():
+            raise UserError(f"the start (row {row + 1}, column {column + 1}) is the goal")
+        if not reached[row, column]:
+            raise UserError(f"the goal cannot be reached from the start at row {row + 1}, column {column + 1}")

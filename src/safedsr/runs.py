@@ -1,0 +1,213 @@
+"""Run folders: everything a training leaves on disk, and how it is read back.
+
+    config.json  manifest.json  episodes.parquet  curves.parquet  policy.safetensors  policy.json  checkpoint/  figures/
+
+Seeds and environments are columns. While training runs, tables grow as parts beside the checkpoint they belong to:
+a part that is newer than the checkpoint belongs to steps that a resumed run will take again, and is dropped.
+"""
+
+import contextlib
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from safedsr import storage
+from safedsr.errors import UserError
+from safedsr.metrics import Episodes
+from safedsr.storage import Table
+
+FORMAT = 1
+TABLES = ("episodes", "curves")
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A run folder as it was read."""
+
+    path: Path
+    config: dict[str, Any]
+    manifest: dict[str, Any]
+    episodes: Table
+    curves: Table
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds that were trained."""
+        return list(self.manifest["seeds"])
+
+    def by_seed(self, environment: int = 0) -> list[Episodes]:
+        """The episodes of each seed in one of the run's environments."""
+        table = self.episodes
+        if not table:
+            return []
+        costs = [table[name] for name in sorted(table) if name.startswith("cost_")]
+        here = table["environment"] == environment
+        cost = np.stack(costs, 1) if costs else np.zeros((len(here), 0))
+        return [
+            Episodes(
+                end_step=table["end_step"][rows],
+                length=table["length"][rows],
+                ret=table["return"][rows],
+                cost=cost[rows],
+                reached=table["reached"][rows],
+            )
+            for rows in (here & (table["seed"] == seed) for seed in self.seeds)
+        ]
+
+
+class RunWriter:
+    """A run folder that this process, and no other, writes to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoint"
+
+    def append(self, name: str, table: Table, step: int) -> None:
+        """Rows that were recorded up to `step`; they count once a checkpoint of that step exists."""
+        storage.write_tensors(self.checkpoints / f"{name}-{step:012d}.safetensors", table, {"step": str(step)})
+
+    def checkpoint(self, tensors: Mapping[str, np.ndarray], step: int) -> None:
+        """Save the training state of `step`, then drop the one before."""
+        older = self._states()
+        storage.write_tensors(self._state(step), tensors, {"step": str(step), "format": str(FORMAT)})
+        for path in older:
+            if path != self._state(step):
+                path.unlink()
+
+    def restore(self) -> tuple[dict[str, np.ndarray], int] | None:
+        """The last checkpoint and its step, or None; forgets what was recorded after it."""
+        states = self._states()
+        tensors, step = None, 0
+        if states:
+            tensors, about = storage.read_tensors(states[-1])
+            step = int(about["step"])
+        for name in TABLES:
+            for part in _parts(self.path, name):
+                if _part_step(part) > step:
+                    part.unlink()
+        return None if tensors is None else (tensors, step)
+
+    def finish(self) -> None:
+        """Merge the parts of each table into one file."""
+        for name in TABLES:
+            parts = _parts(self.path, name)
+            if parts:
+                table, step = _read_whole(self.path, name)
+                storage.write_table(self.path / name, table, {"step": str(step)})
+                for part in parts:
+                    part.unlink()
+
+    def write_json(self, name: str, data: Any) -> None:
+        """A JSON file of the folder."""
+        storage.write_json(self.path / name, data)
+
+    def _state(self, step: int) -> Path:
+        return self.checkpoints / f"state-{step:012d}.safetensors"
+
+    def _states(self) -> list[Path]:
+        return sorted(self.checkpoints.glob("state-*.safetensors"))
+
+
+@contextlib.contextmanager
+def create_run(path: str | Path, config: dict[str, Any], seeds: list[int], device: str) -> Iterator[RunWriter]:
+    """A new run folder; one that holds anything already is never touched."""
+    path = Path(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {path}: {error.strerror}") from None
+    with storage.lock(path / ".lock"):
+        if any(entry.name != ".lock" for entry in path.iterdir()):
+            raise UserError(f"{path} is not empty; choose another folder, or --resume to go on with the run in it")
+        (path / "checkpoint").mkdir()
+        writer = RunWriter(path)
+        writer.write_json("config.json", config)
+        # The manifest comes last: a folder that has one is a run.
+        writer.write_json("manifest.json", _manifest(seeds, device))
+        yield writer
+
+
+@contextlib.contextmanager
+def resume_run(path: str | Path) -> Iterator[tuple[RunWriter, dict[str, Any]]]:
+    """An existing run folder and its configuration, to go on with it."""
+    path = Path(path)
+    read_manifest(path)
+    with storage.lock(path / ".lock"):
+        yield RunWriter(path), storage.read_json(path / "config.json")
+
+
+def load_run(path: str | Path) -> Run:
+    """A run folder's configuration and tables, also while it is still being written."""
+    path = Path(path)
+    manifest = read_manifest(path)
+    try:
+        tables = {name: _read_whole(path, name)[0] for name in TABLES}
+    except storage.MissingFile:  # the writer merged its parts while we were reading them
+        tables = {name: _read_whole(path, name)[0] for name in TABLES}
+    return Run(path, storage.read_json(path / "config.json"), manifest, **tables)
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of a run folder, after checking that it is one we can read."""
+    if not (path / "manifest.json").is_file():
+        what = "no such folder" if not path.is_dir() else "no manifest.json in it"
+        raise UserError(f"{path} is not a run folder ({what}); give the folder of 'safedsr train --out'")
+    manifest = storage.read_json(path / "manifest.json")
+    found = manifest.get("format") if isinstance(manifest, dict) else None
+    if found != FORMAT:
+        raise UserError(f"{path} has run format {found}; this version reads format {FORMAT}: use the one that wrote it")
+    return manifest
+
+
+def _manifest(seeds: list[int], device: str) -> dict[str, Any]:
+    packages = ("safedsr", "jax", "jaxlib", "numpy", "equinox", "optax")
+    versions = {}
+    for name in packages:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return {
+        "format": FORMAT,
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "versions": versions,
+        "device": device,
+        "seeds": seeds,
+    }
+
+
+def _commit() -> str | None:
+    here = Path(__file__).parent
+    try:
+        found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return found.stdout.strip()
+
+
+def _parts(path: Path, name: str) -> list[Path]:
+    return sorted((path / "checkpoint").glob(f"{name}-*.safetensors"))
+
+
+def _part_step(part: Path) -> int:
+    return int(part.stem.rpartition("-")[2])
+
+
+def _read_whole(path: Path, name: str) -> tuple[Table, int]:
+    """A table with the parts that came after it, and the step up to which it goes."""
+    whole = storage.read_table(path / name)
+    tables, step = ([whole[0]], int(whole[1]["step"])) if whole else ([], 0)
+    for part in _parts(path, name):
+        if _part_step(part) > step:
+            tables.append(storage.read_tensors(part)[0])
+            step = _part_step(part)
+    return storage.concatenate(tables), step

@@ -1,0 +1,128 @@
+"""Files that are either whole or absent: atomic writes, locks, and tables as Parquet or safetensors. Never pickle."""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from safedsr.errors import UserError
+
+
+class MissingFile(UserError):
+    """A file that should be there is not."""
+
+
+Table = dict[str, np.ndarray]  # columns of one length; a leading axis of rows each
+
+
+def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a temporary file beside `path`, flush it to disk, then put it in place."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        write(temporary)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def write_json(path: Path, data: Any) -> None:
+    """A JSON file people can read."""
+    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    write_atomic(path, lambda file: file.write_text(text, encoding="utf-8"))
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file, or an error that names the file."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise MissingFile(f"{path} is missing") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} is damaged: {error}") from None
+
+
+def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
+    """Named arrays with a few words about them."""
+    from safetensors.numpy import save_file
+
+    whole = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    write_atomic(path, lambda file: save_file(whole, file, metadata=dict(metadata)))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """What `write_tensors` wrote, or an error that names the file."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+    except FileNotFoundError:
+        raise MissingFile(f"{path} is missing") from None
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{path} is damaged: {error}") from None
+
+
+def write_table(stem: Path, table: Table, metadata: Mapping[str, str]) -> Path:
+    """A table as `<stem>.parquet`, or as `<stem>.safetensors` where pyarrow is missing."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        path = stem.with_suffix(".safetensors")
+        write_tensors(path, table, metadata)
+        return path
+    path = stem.with_suffix(".parquet")
+    content = pyarrow.table(table).replace_schema_metadata(dict(metadata))
+    write_atomic(path, lambda file: pyarrow.parquet.write_table(content, file))
+    return path
+
+
+def read_table(stem: Path) -> tuple[Table, dict[str, str]] | None:
+    """A table written by `write_table` in either format, or None where there is none."""
+    if (path := stem.with_suffix(".safetensors")).exists():
+        return read_tensors(path)
+    if not (path := stem.with_suffix(".parquet")).exists():
+        return None
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise UserError(f"{path} needs pyarrow to be read; pip install pyarrow") from None
+    try:
+        content = pyarrow.parquet.read_table(path)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise UserError(f"{path} is damaged: {error}") from None
+    metadata = {key.decode(): value.decode() for key, value in (content.schema.metadata or {}).items()}
+    return {name: content[name].to_numpy() for name in content.column_names}, metadata
+
+
+def concatenate(tables: list[Table]) -> Table:
+    """The rows of several tables, one after the other."""
+    if not tables:
+        return {}
+    return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+
+
+@contextlib.contextmanager
+def lock(path: Path) -> Iterator[IO[str]]:
+    """Hold a lock file; it is let go when the process ends, however it ends."""
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UserError(
+                f"{path.parent} is in use by another process; wait for it or choose another folder"
+            ) from None
+        yield file

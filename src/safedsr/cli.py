@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from safedsr.config import EpsilonSchedule, GridConfig, OracleConfig, parse_budgets
+from safedsr.algorithms import ALGORITHMS, Algorithm, find_algorithm
+from safedsr.config import EpsilonSchedule, GridConfig, OracleConfig, TrainConfig, parse_budgets
 from safedsr.errors import UserError
 
 Json = Annotated[bool, tyro.conf.arg(name="json", help="Print JSON for machines.")]
@@ -134,6 +135,92 @@ def oracle(
         print(f"picture: {png}")
 
 
+def algos(as_json: Json = False) -> None:
+    """List the algorithms."""
+    if as_json:
+        return _print_json({name: algorithm.about for name, algorithm in ALGORITHMS.items()})
+    for name, algorithm in ALGORITHMS.items():
+        print(f"{name:10} {algorithm.about}")
+
+
+def train() -> None:
+    """Train an agent: safedsr train ALGORITHM --out DIR (its flags: safedsr train ALGORITHM --help)."""
+    _train(["--help"])
+
+
+def _train(args: list[str]) -> None:
+    if args and not args[0].startswith("-"):
+        find_algorithm(args[0])
+    functions = {name: _train_function(algorithm, args) for name, algorithm in ALGORITHMS.items()}
+    tyro.extras.subcommand_cli_from_dict(functions, prog="safedsr train", description="Train an agent.", args=args)
+
+
+def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
+    """The command that trains one algorithm; each of its settings is a flag."""
+    config = algorithm.config
+
+    def run(
+        out: Annotated[Path, tyro.conf.arg(help="Run folder to write.")],
+        layout: Annotated[tuple[str, ...], tyro.conf.arg(help="Maps; several are trained at once.")] = ("one-room",),
+        costs: Annotated[tuple[str, ...], tyro.conf.arg(help="Costs of each map, as in 'safedsr show'.")] = (),
+        budget: Budgets = "5",
+        seeds: Annotated[int, tyro.conf.arg(help="How many seeds to train at once.")] = 1,
+        first_seed: Annotated[int, tyro.conf.arg(help="The first of them.")] = 0,
+        resume: Annotated[bool, tyro.conf.arg(help="Go on with the run in that folder.")] = False,
+        agent: Annotated[config, tyro.conf.arg(name="")] = config(),  # pyright: ignore[reportInvalidTypeForm]
+        grid: Annotated[GridConfig, tyro.conf.arg(name="")] = GridConfig(),
+        training: Annotated[TrainConfig, tyro.conf.arg(name="")] = TrainConfig(),
+    ) -> None:
+        from safedsr.job import Job, make_environments
+
+        environments = make_environments(algorithm.name, layout, costs, budget)
+        numbers = tuple(range(first_seed, first_seed + seeds))
+        job = Job(algorithm.name, environments, numbers, agent, grid, training)
+        from safedsr import train
+        from safedsr.display import progress_bar
+
+        with progress_bar(algorithm.name, len(environments) * seeds) as show:
+            if resume:
+                steps = training.steps if any(arg.split("=")[0] == "--steps" for arg in args) else None
+                train.resume(out, steps=steps, show=show)
+            else:
+                train.train(job, out, show=show)
+        print(f"run folder: {out}")
+
+    run.__doc__ = f"Train {algorithm.name}: {algorithm.about}."
+    return tyro.conf.configure(tyro.conf.OmitArgPrefixes)(run)
+
+
+def evaluate(
+    run: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(help="A run folder.")]],
+    costs: CostNames = None,
+    budget: Annotated[str | None, tyro.conf.arg(help="Other budgets than it was trained with.")] = None,
+    episodes: Annotated[int, tyro.conf.arg(help="Episodes of each policy.")] = 1000,
+    epsilon: Annotated[float, tyro.conf.arg(help="Share of random actions.")] = 0.0,
+    seed: Annotated[int | None, tyro.conf.arg(help="Only the policy of this seed.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Walk the policies of a run and report goal rate, safe goal rate, reward and cost with 95 % intervals."""
+    from safedsr.evaluate import evaluate_run
+
+    with _busy(f"walking {run}", quiet=as_json):
+        rows = evaluate_run(run, costs, budget, episodes, epsilon, seed)
+    if as_json:
+        return _print_json(
+            [{"environment": name, "seed": number, **found.to_dict()} for (name, number), found in rows.items()]
+        )
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("environment", "seed", "goal rate", "safe goal rate", "reward", "cost", "steps")
+    for (name, number), found in rows.items():
+        cost = " | ".join(map(str, found.cost))
+        cells = (found.goal_rate, found.safe_goal_rate, found.reward, cost, found.length)
+        table.add_row(name, str(number), *map(str, cells))
+    Console().print(table)
+    print(f"{episodes} episodes each, ε = {epsilon:g}; mean and 95 % interval")
+
+
 def demo(out: Annotated[Path, tyro.conf.arg(help="Folder for the pictures.")] = Path("demo")) -> None:
     """Show the maps and the oracle's safe walk as pictures."""
     from safedsr import figures
@@ -166,13 +253,25 @@ def _busy(message: str, quiet: bool = False) -> Any:
     return Console(stderr=True, quiet=quiet).status(message)
 
 
-COMMANDS = {"envs": envs, "show": show, "oracle": oracle, "demo": demo}
+COMMANDS = {
+    "envs": envs,
+    "show": show,
+    "oracle": oracle,
+    "algos": algos,
+    "train": train,
+    "evaluate": evaluate,
+    "demo": demo,
+}
 
 
 def main(args: list[str] | None = None) -> int:
     """Run a command; 0 done, 2 bad input (one line, no traceback), 130 interrupted."""
+    args = sys.argv[1:] if args is None else args
     try:
-        tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="safedsr", description=__doc__, args=args)
+        if args[:1] == ["train"]:
+            _train(args[1:])
+        else:
+            tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="safedsr", description=__doc__, args=args)
     except UserError as error:
         print(f"safedsr: {error}", file=sys.stderr)
         return 2

@@ -3,9 +3,13 @@
 No JAX here, so that the command line can show its help without it.
 """
 
-from dataclasses import dataclass, fields
+import dataclasses
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
 
-from safedsr.errors import UserError
+from safedsr.errors import UserError, unknown
 
 
 def require(ok: bool, field: str, given: object, need: str) -> None:
@@ -100,6 +104,165 @@ class OracleConfig:
         require(self.tolerance > 0, "tolerance", self.tolerance, "give a value above 0")
 
 
+@dataclass(frozen=True)
+class MultiplierConfig:
+    """How λ is tuned (Tables 1 and 2, Lagrangian parameter tuning)."""
+
+    rule: Literal["proportional", "sign", "pid"] = "proportional"
+    """Eq. (16), the fixed step of Sec. H, or a PID controller."""
+    aim: tuple[float, ...] | None = None
+    """Cost to steer to, one for all or one a cost; the budget if not given."""
+    penalty_start: int = 100_000
+    """t_penalty: environment step from which λ is tuned."""
+    lam_start: float = 0.0
+    """λ₀."""
+    lam_lr: float = 0.001
+    """α_λ of the proportional rule."""
+    lam_step: float = 0.01
+    """Step of the sign rule."""
+    pid_kp: float = 0.01
+    """Proportional gain."""
+    pid_ki: float = 0.001
+    """Integral gain."""
+    pid_kd: float = 0.01
+    """Derivative gain."""
+    pid_smooth: float = 0.9
+    """Share of the old value in the smoothed costs."""
+
+    def __post_init__(self) -> None:
+        require(self.penalty_start >= 0, "penalty_start", self.penalty_start, "give a step of at least 0")
+        for name in ("lam_start", "lam_lr", "lam_step", "pid_kp", "pid_ki", "pid_kd"):
+            require(getattr(self, name) >= 0, name, getattr(self, name), "give a value of at least 0")
+        require(0 <= self.pid_smooth < 1, "pid_smooth", self.pid_smooth, "give a share of at least 0 and below 1")
+
+
+@dataclass(frozen=True)
+class SafeDqnConfig:
+    """SafeDQN with the parameters of Table 1."""
+
+    epsilon: EpsilonSchedule = EpsilonSchedule()
+    multiplier: MultiplierConfig = MultiplierConfig()
+    gamma: float = 0.99
+    """Discount factor."""
+    batch_size: int = 128
+    """Transitions of an update."""
+    buffer_size: int = 10_000
+    """Transitions that are remembered."""
+    learning_rate: float = 2.5e-4
+    """Adam's step size."""
+    train_start: int = 10_000
+    """Environment steps before the first update."""
+    train_every: int = 10
+    """Environment steps between trainings."""
+    update_steps: int = 1
+    """Updates a training."""
+    sync_every: int = 500
+    """k_sync: environment steps between copies into the target network."""
+    hidden: tuple[int, ...] = (120, 84)
+    """Widths of the hidden layers of Q."""
+
+    def __post_init__(self) -> None:
+        check_value_based(self)
+
+
+@dataclass(frozen=True)
+class SafeDsrConfig:
+    """SafeDSR with the parameters of Table 2."""
+
+    epsilon: EpsilonSchedule = EpsilonSchedule()
+    multiplier: MultiplierConfig = MultiplierConfig()
+    terminal: Literal["cut", "restart", "absorb"] = "cut"
+    """What follows the goal: nothing (Alg. 2), the next episode's start, or the goal itself for ever."""
+    gamma: float = 0.99
+    """Discount factor."""
+    batch_size: int = 256
+    """Transitions of an update."""
+    buffer_size: int = 25_000
+    """Transitions that are remembered."""
+    learning_rate: float = 1e-3
+    """Adam's step size."""
+    train_start: int = 15_000
+    """Environment steps before the first update."""
+    train_every: int = 10
+    """Environment steps between trainings."""
+    update_steps: int = 10
+    """Updates a training."""
+    sync_every: int = 500
+    """k_sync: environment steps between copies into the target networks."""
+    freeze: int = 50_000
+    """t_freeze: environment step from which φ and g stay as they are."""
+    beta_r: float = 0.25
+    """Weight of the reward loss."""
+    beta_c: float = 10.0
+    """Weight of the cost loss."""
+    beta_g: float = 5.0
+    """Weight of the reconstruction loss."""
+    biased_share: float = 0.2
+    """Share of a feature batch that is drawn evenly over the values of reward and costs."""
+    value_bins: int = 4
+    """Bins that tell values of a reward or cost apart."""
+    reservoir_size: int = 1000
+    """Transitions of each bin that are remembered for ever."""
+    features: int = 128
+    """d: length of φ."""
+    phi_hidden: tuple[int, ...] = (64, 64)
+    """Widths of the hidden layers of φ."""
+    decoder_hidden: tuple[int, ...] = (64, 64)
+    """Widths of the hidden layers of g."""
+    successor_hidden: tuple[int, ...] = (128, 128)
+    """Widths of the hidden layers of M."""
+
+    def __post_init__(self) -> None:
+        check_value_based(self)
+        require(
+            self.freeze >= self.train_start, "freeze", self.freeze, f"φ trains from {self.train_start} on; freeze later"
+        )
+        require(self.freeze % self.sync_every == 0, "freeze", self.freeze, f"give a multiple of {self.sync_every}")
+        require(0 <= self.biased_share < 1, "biased_share", self.biased_share, "give a share of at least 0 and below 1")
+        for name in ("beta_r", "beta_c", "beta_g"):
+            require(getattr(self, name) >= 0, name, getattr(self, name), "give a value of at least 0")
+        for name in ("value_bins", "reservoir_size", "features"):
+            require(getattr(self, name) >= 1, name, getattr(self, name), "give at least 1")
+
+
+def check_value_based(config: SafeDqnConfig | SafeDsrConfig) -> None:
+    """What the settings of both agents have to fulfil before anything is compiled."""
+    require(0 <= config.gamma < 1, "gamma", config.gamma, "give a value of at least 0 and below 1")
+    require(config.learning_rate > 0, "learning_rate", config.learning_rate, "give a value above 0")
+    for name in ("batch_size", "buffer_size", "train_every", "update_steps", "sync_every"):
+        require(getattr(config, name) >= 1, name, getattr(config, name), "give at least 1")
+    size, every, sync = config.buffer_size, config.train_every, config.sync_every
+    require(size >= config.batch_size, "buffer_size", size, f"it must hold a batch of {config.batch_size}")
+    require(size % every == 0, "buffer_size", size, f"give a multiple of train_every ({every})")
+    require(sync % every == 0, "sync_every", sync, f"give a multiple of train_every ({every})")
+    start = config.train_start
+    require(start >= sync, "train_start", start, f"collect at least {sync} steps before the first update")
+    require(start % sync == 0, "train_start", start, f"give a multiple of sync_every ({sync})")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How long a training runs, how often it saves and how it computes."""
+
+    steps: int = 500_000
+    """Environment steps of each seed."""
+    chunk: int = 5_000
+    """Environment steps of one compiled call; between calls everything can be saved, stopped or changed."""
+    checkpoint_seconds: float = 60.0
+    """Save the whole state at most this often (and always at the end)."""
+    trajectories: int = 0
+    """Keep the positions of this many last steps."""
+    matmul: Literal["float32", "tensorfloat32"] = "float32"
+    """Precision of matrix products where the device has a choice."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "chunk"):
+            require(getattr(self, name) >= 1, name, getattr(self, name), "give at least 1")
+        require(self.steps % self.chunk == 0, "steps", self.steps, f"give a multiple of the chunk ({self.chunk})")
+        require(self.checkpoint_seconds >= 0, "checkpoint_seconds", self.checkpoint_seconds, "give at least 0")
+        require(0 <= self.trajectories <= self.steps, "trajectories", self.trajectories, "give at most the steps")
+
+
 def parse_budgets(budgets: float | str | tuple[float, ...], count: int) -> tuple[float, ...]:
     """One budget a cost; a single one serves all of them. Text separates them by commas."""
     if isinstance(budgets, str):
@@ -117,6 +280,20 @@ def parse_budgets(budgets: float | str | tuple[float, ...], count: int) -> tuple
     return tuple(float(budget) for budget in budgets)
 
 
-def field_names(config: object) -> list[str]:
-    """The names of a configuration's settings."""
-    return [field.name for field in fields(config)]  # type: ignore[arg-type]
+T = TypeVar("T")
+
+
+def from_dict(kind: type[T], data: Mapping[str, Any]) -> T:
+    """A configuration from the dictionary that `dataclasses.asdict` made of it."""
+    hints = typing.get_type_hints(kind)
+    known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    values = {}
+    for name, value in data.items():
+        if name not in known:
+            raise unknown(f"setting of {kind.__name__}", name, known)
+        if dataclasses.is_dataclass(hints[name]):
+            value = from_dict(hints[name], value)  # type: ignore[arg-type]
+        elif isinstance(value, list):
+            value = tuple(value)
+        values[name] = value
+    return kind(**values)

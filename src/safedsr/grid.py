@@ -33,7 +33,7 @@ def reset(key: Array, layout: Layout, config: GridConfig) -> tuple[GridState, Ar
         start = starts[0]
     else:
         start = starts[jax.random.randint(key, (), 0, layout.num_starts)]
-    state = GridState(start + 0.5, jnp.zeros((), jnp.int32))
+    state = GridState(start.astype(jnp.float32) + 0.5, jnp.zeros((), jnp.int32))
     return state, observe(state, layout)
 
 
@@ -53,7 +53,7 @@ def cell_of(pos: Array) -> Array:
 
 
 def lookup(layers: Array, pos: Array) -> Array:
-    """What maps [..., H, W] hold at a position; one that is off the map reads the nearest cell."""
+    """What maps [..., H, W] hold at a position; one that is off the map reads some cell or other."""
     column, row = cell_of(pos)
     # XLA clamps indices by itself: saying so spares a second clamp, a third of the time of a step.
     return jnp.asarray(layers).at[..., row, column].get(mode="promise_in_bounds")

@@ -39,7 +39,7 @@ def make_layout(walls: Any, costs: Any, starts: Sequence[tuple[int, int]], goal:
     height, width = walls.shape
     layout = Layout(
         walls=walls,
-        costs=check_costs(np.asarray(costs, np.float32), walls.shape),
+        costs=check_costs(costs, walls.shape),
         starts=np.array(starts, np.int32).reshape(-1, 2),
         num_starts=np.int32(len(starts)),
         goal=np.array(goal, np.int32),
@@ -77,8 +77,10 @@ def _grow(array: np.ndarray, shape: tuple[int, ...], fill: int) -> np.ndarray:
     return grown
 
 
-def check_costs(costs: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The layers as they are, or an error naming the first cell that cannot be a cost."""
+def check_costs(costs: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """The layers as float32, or an error naming the first cell that cannot be a cost."""
+    with np.errstate(over="ignore"):  # too large a number becomes infinite, which is caught below
+        costs = np.asarray(costs, np.float32)
     if costs.ndim != 3 or costs.shape[1:] != shape:
         raise UserError(f"cost layers have shape {costs.shape}; this map needs [J, {shape[0]}, {shape[1]}]")
     for layer, row, column in zip(*np.nonzero(~(np.isfinite(costs) & (costs >= 0))), strict=True):

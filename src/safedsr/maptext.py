@@ -37,7 +37,7 @@ def parse_scene(text: str, name: str = "map") -> Scene:
     layers: dict[str, np.ndarray] = {}
     for block in blocks[1:]:
         if block[0].startswith("cost "):
-            title = block[0].removeprefix("cost ").strip()
+            title = _check_title(block[0].removeprefix("cost ").strip(), f"{name}: cost layer")
             if title in layers:
                 raise UserError(f"{name}: cost '{title}' has two layers")
             layers[title] = _parse_layer(block[1:], title, cells.shape, name)
@@ -58,8 +58,8 @@ def parse_scene(text: str, name: str = "map") -> Scene:
         )
     for letter, values in legend.items():
         for title, value in values.items():
-            layer = layers.setdefault(title, np.zeros(cells.shape, np.float32))
-            layer[cells == letter] += np.float32(value)
+            layer = layers.setdefault(title, np.zeros(cells.shape))
+            layer[cells == letter] += value
     goals = _find(cells, GOAL)
     if len(goals) != 1:
         raise UserError(f"{name}: {len(goals)} goals; mark exactly one cell with '{GOAL}'")
@@ -136,6 +136,12 @@ def _parse_number(word: str, place: str) -> float:
         raise UserError(f"{place}: '{word}' is not a number") from None
 
 
+def _check_title(title: str, place: str) -> str:
+    if not title or "," in title:  # a comma separates the costs of a letter
+        raise UserError(f"{place}: '{title}' is no name for a cost; give one without commas")
+    return title
+
+
 def _parse_legend(line: str, name: str) -> tuple[str, dict[str, float]]:
     letter, equals, entries = (part.strip() for part in line.partition("="))
     if not equals or len(letter) != 1 or not entries:
@@ -146,7 +152,10 @@ def _parse_legend(line: str, name: str) -> tuple[str, dict[str, float]]:
     for entry in entries.split(","):
         title, _, value = entry.strip().rpartition(" ")
         title, value = (title, value) if title else (value, "1")
-        values[title.strip()] = _parse_number(value, f"{name}: legend of '{letter}'")
+        title = _check_title(title.strip(), f"{name}: legend of '{letter}'")
+        if title in values:
+            raise UserError(f"{name}: legend of '{letter}': cost '{title}' is given twice")
+        values[title] = _parse_number(value, f"{name}: legend of '{letter}'")
     return letter, values
 
 
@@ -161,4 +170,4 @@ def _parse_layer(lines: list[str], title: str, shape: tuple[int, ...], name: str
             f"{name}: cost layer '{title}' is {len(rows)} rows of {sorted(widths)} values; the map is "
             f"{shape[0]} rows of {shape[1]}"
         )
-    return np.array(rows, np.float32)
+    return np.array(rows)

@@ -26,6 +26,7 @@ from safedsr.storage import Table
 
 FORMAT = 1
 TABLES = ("episodes", "curves")
+NAMES = (*TABLES, "trajectories")  # positions have too many axes for a table
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +90,7 @@ class RunWriter:
         if states:
             tensors, about = storage.read_tensors(states[-1])
             step = int(about["step"])
-        for name in TABLES:
+        for name in NAMES:
             for part in _parts(self.path, name):
                 if _part_step(part) > step:
                     part.unlink()
@@ -97,11 +98,14 @@ class RunWriter:
 
     def finish(self) -> None:
         """Merge the parts of each table into one file."""
-        for name in TABLES:
+        for name in NAMES:
             parts = _parts(self.path, name)
             if parts:
                 table, step = _read_whole(self.path, name)
-                storage.write_table(self.path / name, table, {"step": str(step)})
+                if name in TABLES:
+                    storage.write_table(self.path / name, table, {"step": str(step)})
+                else:
+                    storage.write_tensors(self.path / f"{name}.safetensors", table, {"step": str(step)})
                 for part in parts:
                     part.unlink()
 
@@ -142,6 +146,15 @@ def resume_run(path: str | Path) -> Iterator[tuple[RunWriter, dict[str, Any]]]:
     read_manifest(path)
     with storage.lock(path / ".lock"):
         yield RunWriter(path), storage.read_json(path / "config.json")
+
+
+def load_trajectories(path: str | Path) -> Table:
+    """Where the walkers of a run went: step [n], position [n, E, S, 2] in cells, done [n, E, S]."""
+    read_manifest(Path(path))
+    table, _ = _read_whole(Path(path), "trajectories")
+    if not table:
+        raise UserError(f"{path} kept no trajectories; train with --trajectories 100000")
+    return table
 
 
 def load_run(path: str | Path) -> Run:

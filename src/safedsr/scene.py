@@ -98,7 +98,7 @@ def _read_costs(costs: Costs, scene: Scene) -> tuple[tuple[str, ...], np.ndarray
     shape = scene.layout.walls.shape
     if isinstance(costs, np.ndarray):
         layers = costs[None] if costs.ndim == 2 else costs
-        return tuple(f"cost-{j}" for j in range(len(layers))), check_costs(layers.astype(np.float32), shape)
+        return tuple(f"cost-{j}" for j in range(len(layers))), check_costs(layers, shape)
     names: list[str] = []
     layers = [np.zeros((0, *shape), np.float32)]
     for item in costs.split(",") if isinstance(costs, str) else costs:

@@ -25,6 +25,7 @@ def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         write(temporary)
+        temporary.chmod(0o644)  # some writers make private files
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)

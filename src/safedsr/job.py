@@ -1,0 +1,110 @@
+"""What is to be trained: an algorithm, environments, seeds and settings. It is a run folder's config.json."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from safedsr.algorithms import find_algorithm
+from safedsr.config import GridConfig, TrainConfig, from_dict, parse_budgets, require
+from safedsr.errors import UserError
+from safedsr.layout import Scene
+from safedsr.maptext import format_scene, parse_scene
+from safedsr.scene import load_scene, with_costs
+
+
+class Environment(NamedTuple):
+    """A map with its costs, and a budget for each."""
+
+    scene: Scene
+    budgets: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        """The map and its costs in a few words."""
+        return ", ".join([self.scene.name, *self.scene.cost_names])
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One program: every environment and every seed is trained at once."""
+
+    algorithm: str
+    environments: tuple[Environment, ...]
+    seeds: tuple[int, ...]
+    agent: Any  # the algorithm's configuration
+    grid: GridConfig = GridConfig()
+    train: TrainConfig = TrainConfig()
+
+    def __post_init__(self) -> None:
+        find_algorithm(self.algorithm)
+        require(len(self.seeds) >= 1, "seeds", len(self.seeds), "train at least one")
+        require(len(set(self.seeds)) == len(self.seeds), "seeds", self.seeds, "give each seed once")
+        require(len(self.environments) >= 1, "environments", 0, "give at least one layout")
+        counts = {len(environment.budgets) for environment in self.environments}
+        require(
+            len(counts) == 1, "costs", sorted(counts), "environments of one job have equally many costs: add 'none'"
+        )
+        sync = self.agent.sync_every
+        require(self.train.chunk % sync == 0, "chunk", self.train.chunk, f"give a multiple of sync_every ({sync})")
+        aim = self.agent.multiplier.aim
+        if aim is not None:
+            require(len(aim) in (1, self.num_costs), "aim", aim, f"give one or {self.num_costs} (one a cost)")
+
+    @property
+    def num_costs(self) -> int:
+        """J."""
+        return len(self.environments[0].budgets)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The job as JSON; maps are written out, so that no file has to be found again."""
+        return {
+            "algorithm": self.algorithm,
+            "environments": [
+                {
+                    "name": e.scene.name,
+                    "costs": list(e.scene.cost_names),
+                    "budgets": list(e.budgets),
+                    "map": format_scene(e.scene),
+                }
+                for e in self.environments
+            ],
+            "seeds": list(self.seeds),
+            "agent": asdict(self.agent),
+            "grid": asdict(self.grid),
+            "train": asdict(self.train),
+        }
+
+
+def job_from_dict(data: dict[str, Any]) -> Job:
+    """The job that `to_dict` wrote."""
+    try:
+        environments = tuple(
+            Environment(parse_scene(e["map"], e["name"]), tuple(e["budgets"])) for e in data["environments"]
+        )
+        return Job(
+            algorithm=data["algorithm"],
+            environments=environments,
+            seeds=tuple(data["seeds"]),
+            agent=from_dict(find_algorithm(data["algorithm"]).config, data["agent"]),
+            grid=from_dict(GridConfig, data["grid"]),
+            train=from_dict(TrainConfig, data["train"]),
+        )
+    except (KeyError, TypeError) as error:
+        raise UserError(f"the job's configuration is incomplete or damaged: {error}") from None
+
+
+def make_environments(
+    algorithm: str, layouts: Sequence[str], costs: Sequence[str], budget: str
+) -> tuple[Environment, ...]:
+    """Every layout with every choice of costs; without choices, the costs the layouts bring themselves."""
+    scenes = [load_scene(layout, choice) for layout in layouts for choice in (costs or (None,))]
+    if find_algorithm(algorithm).costless:
+        scenes = [with_costs(scene, ()) for scene in scenes]
+        return tuple(Environment(scene, ()) for scene in scenes)
+    for scene in scenes:
+        if not scene.cost_names:
+            raise UserError(
+                f"layout '{scene.name}' has no costs and {algorithm} needs some; give --costs (for example "
+                "'diamond', or 'none' for an empty one), or train 'dqn' or 'dsr'"
+            )
+    return tuple(Environment(scene, parse_budgets(budget, len(scene.cost_names))) for scene in scenes)

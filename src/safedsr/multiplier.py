@@ -1,0 +1,55 @@
+"""Controllers of the Lagrange multipliers λ: how they answer to the cost of a finished episode.
+
+A controller is a record of pure functions; its state holds λ as an array [J], so that λ can be changed by hand
+between chunks. `aim` [J] is the cost it steers to, the budget unless a setting says otherwise.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+from jax.nn import relu
+
+from safedsr.config import MultiplierConfig
+
+
+class Multiplier(NamedTuple):
+    """λ and what a PID controller remembers."""
+
+    lam: Array  # [J]
+    integral: Array  # [J]
+    error: Array  # [J] smoothed cost - aim
+    level: Array  # [J] smoothed cost
+
+
+Update = Callable[[Multiplier, Array, Array, MultiplierConfig], Multiplier]
+
+
+def init(num_costs: int, config: MultiplierConfig) -> Multiplier:
+    """λ₀ for each cost."""
+    zero = jnp.zeros(num_costs)
+    start = jnp.full(num_costs, config.lam_start, jnp.float32)
+    return Multiplier(lam=start, integral=start, error=zero, level=zero)
+
+
+def proportional(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Multiplier:
+    """Eq. (16): λ ← max(0, λ + α_λ (C_ep - b))."""
+    return m._replace(lam=relu(m.lam + config.lam_lr * (cost - aim)))
+
+
+def sign(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Multiplier:
+    """Sec. H: a fixed step up when the episode broke the budget, the same step down when it did not."""
+    return m._replace(lam=relu(m.lam + jnp.where(cost > aim, config.lam_step, -config.lam_step)))
+
+
+def pid(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Multiplier:
+    """Stooke et al. (2020): proportional and derivative terms on smoothed costs, and an integral that stays ≥ 0."""
+    error = config.pid_smooth * m.error + (1 - config.pid_smooth) * (cost - aim)
+    level = config.pid_smooth * m.level + (1 - config.pid_smooth) * cost
+    integral = relu(m.integral + config.pid_ki * (cost - aim))
+    lam = relu(config.pid_kp * error + integral + config.pid_kd * relu(level - m.level))
+    return Multiplier(lam, integral, error, level)
+
+
+RULES: dict[str, Update] = {"proportional": proportional, "sign": sign, "pid": pid}

@@ -1,0 +1,61 @@
+"""Networks: plain MLPs for one example; vmap for a batch. Layers start as PyTorch's do, as in the paper."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from safedsr.grid import NUM_ACTIONS
+from safedsr.types import PyTree
+
+
+class Mlp(eqx.Module):
+    """Dense layers with ReLU between them."""
+
+    layers: tuple[eqx.nn.Linear, ...]
+
+    def __init__(self, sizes: Sequence[int], *, key: Array) -> None:
+        keys = jax.random.split(key, len(sizes) - 1)
+        self.layers = tuple(eqx.nn.Linear(n, m, key=k) for (n, m), k in zip(pairwise(sizes), keys, strict=True))
+
+    def hidden(self, x: Array) -> Array:
+        """The input of the last layer."""
+        for layer in self.layers[:-1]:
+            x = jax.nn.relu(layer(x))
+        return x
+
+    def __call__(self, x: Array) -> Array:
+        return self.layers[-1](self.hidden(x))
+
+
+def weight_matrix(shape: tuple[int, ...], *, key: Array) -> Array:
+    """Weights of a linear map without bias from `shape[-1]` inputs, started as PyTorch's linear layer."""
+    bound = shape[-1] ** -0.5
+    return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
+
+
+def unit(x: Array) -> Array:
+    """A vector scaled to length 1."""
+    return x * jax.lax.rsqrt(jnp.maximum(jnp.sum(x * x), 1e-24))
+
+
+def pair(obs: Array, action: Array) -> Array:
+    """(s, a): the observation and the one-hot action, end to end."""
+    return jnp.concatenate([obs, jax.nn.one_hot(action, NUM_ACTIONS)])
+
+
+def mean_square(x: Array) -> Array:
+    """Mean of squares; 0 for nothing (no cost at all)."""
+    return jnp.sum(x * x) / max(x.size, 1)
+
+
+def descend(
+    optimizer: optax.GradientTransformation, slope: PyTree, params: PyTree, state: PyTree
+) -> tuple[PyTree, PyTree]:
+    """One step of an optimiser: the new parameters and its new state."""
+    change, state = optimizer.update(slope, state)
+    return optax.apply_updates(params, change), state

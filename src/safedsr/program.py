@@ -1,0 +1,144 @@
+"""A job as compiled functions over all environments and seeds, and its state as named arrays."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from safedsr.algorithms import make_trainer
+from safedsr.errors import UserError
+from safedsr.job import Job
+from safedsr.layout import Layout, stack_layouts
+from safedsr.types import PyTree, Record
+
+WORKING_COPIES = 3  # of the state: what goes in, what comes out, what is in between
+
+
+class Program:
+    """One trainer vmapped over environments [E] and seeds [S], compiled once for each phase and length."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.trainer = make_trainer(job.algorithm, job.agent, job.grid)
+        self.layout: Layout = stack_layouts([e.scene.layout for e in job.environments])
+        self.aim = jnp.asarray([_aim(job, e.budgets) for e in job.environments], jnp.float32).reshape(-1, job.num_costs)
+        over_seeds = jax.vmap(self.trainer.init, (0, None))
+        self._init = jax.jit(jax.vmap(over_seeds, (None, 0)))
+        self._finite = jax.jit(_finite)
+        self._advance = jax.jit(self._advance_all, static_argnames=("phase", "periods"), donate_argnums=0)
+
+    def _advance_all(self, state: PyTree, layout: Layout, aim: Array, step: Array, phase: str, periods: int):
+        one = partial(self.trainer.advance, phase=phase, periods=periods)
+        over_seeds = jax.vmap(one, (0, None, None, None))
+        return jax.vmap(over_seeds, (0, 0, 0, None))(state, layout, aim, step)
+
+    def init(self) -> PyTree:
+        """The state [E, S] before the first step."""
+        return self._init(self._keys(), self.layout)
+
+    def _keys(self) -> Array:
+        return jax.vmap(jax.random.key)(jnp.asarray(self.job.seeds, jnp.uint32))
+
+    def advance(self, state: PyTree, step: int, count: int) -> tuple[PyTree, Record, dict[str, Array]]:
+        """`count` environment steps within one phase; gives the records [E, S, count] and mean losses [E, S]."""
+        phase, _ = self.trainer.phase_at(step)
+        periods = count // self.trainer.period
+        with jax.default_matmul_precision(self.job.train.matmul):
+            return self._advance(state, self.layout, self.aim, jnp.int32(step), phase=phase, periods=periods)
+
+    def next_stop(self, step: int) -> int:
+        """Where the chunk that starts at `step` ends: at the chunk's length, the phase's end or the last step."""
+        _, phase_end = self.trainer.phase_at(step)
+        ends = [step + self.job.train.chunk, self.job.train.steps, phase_end]
+        return min(end for end in ends if end is not None)
+
+    def first_bad(self, state: PyTree) -> tuple[str, int, int] | None:
+        """The first leaf that is not finite, with the environment and seed it belongs to."""
+        for name, fine in zip(leaf_names(state), self._finite(state), strict=True):
+            for environment, seed in np.argwhere(~np.asarray(fine)):
+                return name, int(environment), int(seed)
+        return None
+
+    def state_shape(self) -> PyTree:
+        """Shapes and types of the state, without computing it."""
+        return jax.eval_shape(self._init, self._keys(), self.layout)
+
+    def check_memory(self) -> None:
+        """Raise unless the device can be expected to hold the job."""
+        size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self.state_shape()))
+        need, free = WORKING_COPIES * size, _free_memory()
+        if free is not None and need > free:
+            lanes = len(self.job.seeds) * len(self.job.environments)
+            fit = int(lanes * free / need) // len(self.job.environments)
+            raise UserError(
+                f"{len(self.job.seeds)} seeds in {len(self.job.environments)} environments need about "
+                f"{need / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are free; train about {fit} seeds at a time, "
+                "or lower buffer_size"
+            )
+
+
+def _aim(job: Job, budgets: tuple[float, ...]) -> tuple[float, ...]:
+    aim = job.agent.multiplier.aim
+    if aim is None:
+        return budgets
+    return aim * len(budgets) if len(aim) == 1 else aim
+
+
+def _finite(state: PyTree) -> list[Array]:
+    def check(leaf: Array) -> Array:
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            return jnp.ones(leaf.shape[:2], bool)
+        return jnp.isfinite(leaf).reshape(*leaf.shape[:2], -1).all(-1)
+
+    return [check(leaf) for leaf in jax.tree.leaves(state)]
+
+
+def _free_memory() -> int | None:
+    device = jax.devices()[0]
+    if device.platform != "cpu":
+        stats = device.memory_stats() or {}
+        return stats.get("bytes_limit")
+    try:
+        with open("/proc/meminfo") as file:
+            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return None
+
+
+def leaf_names(tree: PyTree) -> list[str]:
+    """A name for each leaf: the way to it."""
+    paths = jax.tree_util.tree_leaves_with_path(tree)
+    return [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in paths]
+
+
+def to_arrays(tree: PyTree) -> dict[str, np.ndarray]:
+    """A state as named arrays; keys become the numbers behind them."""
+
+    def plain(leaf: Any) -> np.ndarray:
+        return np.asarray(jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf)
+
+    return dict(zip(leaf_names(tree), map(plain, jax.tree.leaves(tree)), strict=True))
+
+
+def from_arrays(shape: PyTree, arrays: dict[str, np.ndarray], source: str) -> PyTree:
+    """The state of that shape which `to_arrays` took apart."""
+    names = leaf_names(shape)
+    if missing := sorted(set(names) ^ set(arrays)):
+        raise UserError(f"{source} does not fit these settings: '{missing[0]}' is in only one of them")
+
+    def fill(name: str, leaf: Any) -> Any:
+        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        array = jnp.asarray(arrays[name])
+        array = jax.random.wrap_key_data(array) if is_key else array
+        if array.shape != leaf.shape or array.dtype != leaf.dtype:
+            raise UserError(
+                f"{source} does not fit these settings: '{name}' is {array.dtype}{list(array.shape)} instead of "
+                f"{leaf.dtype}{list(leaf.shape)}"
+            )
+        return array
+
+    leaves, tree = jax.tree.flatten(shape)
+    return jax.tree.unflatten(tree, [fill(name, leaf) for name, leaf in zip(names, leaves, strict=True)])

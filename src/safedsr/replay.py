@@ -1,0 +1,115 @@
+"""Memory: a ring of the latest transitions, and a reservoir of every kind of reward and cost ever seen.
+
+Biased sampling (Sec. 4.2): a share of each batch is drawn so that every value of the reward, and of each cost, is
+equally likely. Values that differ too little share a bin. The reservoir keeps a fair sample of each bin, so that rare
+events outlive the ring. A transition is one row of floats: one gather fetches it.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from safedsr.types import Transition
+
+_FIXED = 7  # obs 2, action 1, reward 1, terminated 1, next obs 2; the rest are costs
+
+
+def pack(t: Transition) -> Array:
+    """A transition as a row [7 + J]."""
+    single = jnp.stack([t.action.astype(jnp.float32), t.reward, t.terminated.astype(jnp.float32)], -1)
+    return jnp.concatenate([t.obs, single, t.next_obs, t.cost], -1)
+
+
+def unpack(row: Array) -> Transition:
+    """The transition of a row."""
+    return Transition(
+        obs=row[..., 0:2],
+        action=row[..., 2].astype(jnp.int32),
+        reward=row[..., 3],
+        terminated=row[..., 4],
+        next_obs=row[..., 5:7],
+        cost=row[..., _FIXED:],
+    )
+
+
+def init_ring(capacity: int, num_costs: int) -> Array:
+    """An empty ring."""
+    return jnp.zeros((capacity, _FIXED + num_costs))
+
+
+def add(ring: Array, rows: Array, step: Array) -> Array:
+    """Write rows that follow the first `step` ones; their number divides the capacity, so they never wrap."""
+    return jax.lax.dynamic_update_slice(ring, rows, (step % len(ring), 0))
+
+
+def sample(key: Array, ring: Array, filled: Array, shape: tuple[int, ...]) -> Array:
+    """Rows drawn uniformly, with replacement, from the first `filled`."""
+    return ring[jax.random.randint(key, shape, 0, filled)]
+
+
+class Reservoir(NamedTuple):
+    """For each signal (reward, cost 1 … J) and bin: a fair sample of the rows whose value fell into it."""
+
+    rows: Array  # [1 + J, bins, size, 7 + J]
+    seen: Array  # [1 + J, bins] int32, how many rows there were
+
+
+def init_reservoir(num_costs: int, bins: int, size: int) -> Reservoir:
+    """An empty reservoir."""
+    signals = 1 + num_costs
+    return Reservoir(
+        jnp.zeros((signals, bins, size, _FIXED + num_costs)),
+        jnp.zeros((signals, bins), jnp.int32),
+    )
+
+
+def bin_of(values: Array, low: Array, high: Array, bins: int) -> Array:
+    """The histogram bin of each value between `low` and `high`."""
+    share = (values - low) / jnp.maximum(high - low, 1e-9)
+    return jnp.clip(jnp.floor(share * bins), 0, bins - 1).astype(jnp.int32)
+
+
+def store(key: Array, reservoir: Reservoir, rows: Array, low: Array, high: Array) -> Reservoir:
+    """Offer rows [n, 7 + J] to the reservoir; `low` and `high` [1 + J] bound each signal."""
+    t = unpack(rows)
+    signals = jnp.concatenate([t.reward[:, None], t.cost], 1).T  # [1 + J, n]
+    _, bins, size, _ = reservoir.rows.shape
+
+    def offer(kept: Array, seen: Array, values: Array, low: Array, high: Array, luck: Array) -> tuple[Array, Array]:
+        where = bin_of(values, low, high, bins)
+        counts = seen + jnp.cumsum(jax.nn.one_hot(where, bins, dtype=jnp.int32), 0)  # [n, bins]
+        nth = jnp.take_along_axis(counts, where[:, None], 1)[:, 0]
+        slot = jnp.where(nth <= size, nth - 1, (luck * nth).astype(jnp.int32))
+        return kept.at[where, slot].set(rows, mode="drop"), counts[-1]
+
+    luck = jax.random.uniform(key, signals.shape)
+    return Reservoir(*jax.vmap(offer)(reservoir.rows, reservoir.seen, signals, low, high, luck))
+
+
+def sample_rare(key: Array, reservoir: Reservoir, shape: tuple[int, ...]) -> Array:
+    """Rows [1 + J, *shape, 7 + J]: for each signal, every bin that has rows is equally likely."""
+    size = reservoir.rows.shape[2]
+
+    def draw(key: Array, rows: Array, seen: Array) -> Array:
+        which, slot = jax.random.uniform(key, (2, *shape))
+        filled = seen > 0
+        nth = jnp.floor(which * filled.sum()).astype(jnp.int32)
+        where = jnp.searchsorted(jnp.cumsum(filled), nth, side="right")  # the nth bin that has rows
+        return rows[where, (slot * jnp.minimum(seen[where], size)).astype(jnp.int32)]
+
+    return jax.vmap(draw)(jax.random.split(key, len(reservoir.seen)), reservoir.rows, reservoir.seen)
+
+
+def sample_biased(
+    key: Array, ring: Array, reservoir: Reservoir, filled: Array, batches: int, size: int, share: float
+) -> Array:
+    """Batches [batches, size, 7 + J]: `share` of each is rare rows, split evenly over the signals, the rest uniform."""
+    ring_key, rare_key = jax.random.split(key)
+    signals = len(reservoir.seen)
+    rare_each = round(size * share / signals)
+    uniform = sample(ring_key, ring, filled, (batches, size - signals * rare_each))
+    rare = sample_rare(rare_key, reservoir, (batches, rare_each))  # [signals, batches, rare_each, ...]
+    rare = jnp.moveaxis(rare, 0, 1).reshape(batches, signals * rare_each, -1)
+    return jnp.concatenate([uniform, rare], 1)

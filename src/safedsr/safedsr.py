@@ -1,0 +1,215 @@
+"""SafeDSR (Alg. 2): successor features M, and rewards and costs that are linear in the features φ.
+
+Losses are written for one transition; the caller vmaps and averages. Nothing here differentiates M's loss in φ.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from safedsr import replay
+from safedsr.config import GridConfig, SafeDsrConfig
+from safedsr.grid import NUM_ACTIONS
+from safedsr.nets import Mlp, descend, mean_square, pair, unit, weight_matrix
+from safedsr.types import PyTree, Trainer, Transition, Values
+from safedsr.value_based import Learner, Memory, make_trainer
+
+
+class Encoder(NamedTuple):
+    """What t_freeze freezes."""
+
+    phi: Mlp
+    decoder: Mlp  # g
+
+
+class Weights(NamedTuple):
+    """What turns features into reward and costs."""
+
+    w_r: Array  # [d]
+    w_c: Array  # [J, d]
+
+
+class DsrPolicy(NamedTuple):
+    """What acting needs."""
+
+    phi: Mlp
+    successor: Mlp  # M
+    weights: Weights
+
+
+class DsrState(NamedTuple):
+    """The networks, their targets and the optimisers."""
+
+    encoder: Encoder
+    weights: Weights
+    successor: Mlp
+    target_phi: Mlp
+    target_successor: Mlp
+    encoder_optimizer: PyTree
+    weights_optimizer: PyTree
+    successor_optimizer: PyTree
+
+
+def features(phi: Mlp, obs: Array, action: Array) -> Array:
+    """φ(s, a), of length 1."""
+    return unit(phi(pair(obs, action)))
+
+
+def all_features(phi: Mlp, obs: Array) -> Array:
+    """φ(s, ·) [A, d]."""
+    return jax.vmap(features, (None, None, 0))(phi, obs, jnp.arange(NUM_ACTIONS))
+
+
+def feature_loss(encoder: Encoder, weights: Weights, t: Transition, config: SafeDsrConfig) -> Array:
+    """Eq. (14): what φ, g, w_r and w_c learn."""
+    phi = features(encoder.phi, t.obs, t.action)
+    rebuilt = mean_square(pair(t.obs, t.action) - encoder.decoder(phi))
+    return weights_loss(weights, phi, t, config) + config.beta_g * rebuilt
+
+
+def weights_loss(weights: Weights, phi: Array, t: Transition, config: SafeDsrConfig) -> Array:
+    """Eq. (14) without the reconstruction: all that is left to learn once φ is frozen."""
+    reward = (t.reward - phi @ weights.w_r) ** 2
+    cost = mean_square(t.cost - weights.w_c @ phi)  # Eq. (12)
+    return config.beta_r * reward + config.beta_c * cost
+
+
+def scores(successor: Mlp, weights: Weights, phi: Array, lam: Array) -> Array:
+    """Q - λ·K from features [A, d]: Eq. (15) without b, which moves all actions alike.
+
+    M's last layer is linear, so it is folded with the weights into one vector instead of being multiplied out.
+    """
+    direction = weights.w_r - lam @ weights.w_c  # [d]
+    last = successor.layers[-1]
+    return jax.vmap(successor.hidden)(phi) @ (direction @ last.weight) + direction @ last.bias  # type: ignore[operator]
+
+
+def successor_target(
+    target_successor: Mlp, phi: Array, next_phi: Array, best: Array, terminated: Array, config: SafeDsrConfig
+) -> Array:
+    """Alg. 2's M_target, from target features φ_prev(s, a) [d] and φ_prev(s′, ·) [A, d] and the best next action."""
+    goes_on = 1 - terminated if config.terminal == "cut" else 1.0
+    return phi + config.gamma * goes_on * target_successor(next_phi[best])
+
+
+def successor_loss(successor: Mlp, phi: Array, goal: Array) -> Array:
+    """Eq. (11), given φ(s, a) and the target: only M is differentiated."""
+    return mean_square(goal - successor(phi))
+
+
+def make_safedsr(config: SafeDsrConfig, grid_config: GridConfig) -> Trainer:
+    """The trainer of Alg. 2."""
+    adam: Any = optax.adam(config.learning_rate)  # optax does not know modules as parameters
+
+    def init(key: Array, num_costs: int) -> DsrState:
+        phi_key, decoder_key, successor_key, r_key, c_key = jax.random.split(key, 5)
+        d, inputs = config.features, 2 + NUM_ACTIONS
+        encoder = Encoder(
+            Mlp((inputs, *config.phi_hidden, d), key=phi_key),
+            Mlp((d, *config.decoder_hidden, inputs), key=decoder_key),
+        )
+        weights = Weights(weight_matrix((d,), key=r_key), weight_matrix((num_costs, d), key=c_key))
+        successor = Mlp((d, *config.successor_hidden, d), key=successor_key)
+        return DsrState(
+            encoder=encoder,
+            weights=weights,
+            successor=successor,
+            target_phi=encoder.phi,
+            target_successor=successor,
+            encoder_optimizer=adam.init(encoder),
+            weights_optimizer=adam.init(weights),
+            successor_optimizer=adam.init(successor),
+        )
+
+    def learn_features(s: DsrState, batch: Transition) -> tuple[DsrState, Array]:
+        def loss(both: tuple[Encoder, Weights]) -> Array:
+            return jax.vmap(feature_loss, (None, None, 0, None))(*both, batch, config).mean()
+
+        value, (encoder_slope, weights_slope) = jax.value_and_grad(loss)((s.encoder, s.weights))
+        encoder, optimizer = descend(adam, encoder_slope, s.encoder, s.encoder_optimizer)
+        return step_weights(s._replace(encoder=encoder, encoder_optimizer=optimizer), weights_slope), value
+
+    def learn_weights(s: DsrState, batch: Transition, phi: Array) -> tuple[DsrState, Array]:
+        def loss(weights: Weights) -> Array:
+            return jax.vmap(weights_loss, (None, 0, 0, None))(weights, phi, batch, config).mean()
+
+        value, slope = jax.value_and_grad(loss)(s.weights)
+        return step_weights(s, slope), value
+
+    def step_weights(s: DsrState, slope: Weights) -> DsrState:
+        weights, optimizer = descend(adam, slope, s.weights, s.weights_optimizer)
+        return s._replace(weights=weights, weights_optimizer=optimizer)
+
+    def learn_successor(
+        s: DsrState, batch: Transition, phi: Array, next_phi: Array, goal_phi: Array, goal_next: Array, lam: Array
+    ) -> tuple[DsrState, Array]:
+        best = jax.vmap(lambda p: jnp.argmax(scores(s.successor, s.weights, p, lam)))(next_phi)
+        target = jax.vmap(successor_target, (None, 0, 0, 0, 0, None))
+        goal = target(s.target_successor, goal_phi, goal_next, best, batch.terminated, config)
+
+        def loss(successor: Mlp) -> Array:
+            return jax.vmap(successor_loss, (None, 0, 0))(successor, phi, goal).mean()
+
+        value, slope = jax.value_and_grad(loss)(s.successor)
+        successor, optimizer = descend(adam, slope, s.successor, s.successor_optimizer)
+        return s._replace(successor=successor, successor_optimizer=optimizer), value
+
+    def learn(s: DsrState, memory: Memory, lam: Array, key: Array, phase: str) -> tuple[DsrState, dict[str, Array]]:
+        """All updates of one training; batches and the features that stay constant meanwhile are made at once."""
+        feature_key, successor_key = jax.random.split(key)
+        count, size = config.update_steps, config.batch_size
+        assert memory.reservoir is not None
+        rare = replay.unpack(
+            replay.sample_biased(
+                feature_key, memory.ring, memory.reservoir, memory.filled, count, size, config.biased_share
+            )
+        )
+        plain = replay.unpack(replay.sample(successor_key, memory.ring, memory.filled, (count, size)))
+        each = jax.vmap(jax.vmap(features, (None, 0, 0)), (None, 0, 0))
+        every = jax.vmap(jax.vmap(all_features, (None, 0)), (None, 0))
+        goal_phi, goal_next = each(s.target_phi, plain.obs, plain.action), every(s.target_phi, plain.next_obs)
+
+        def update(s: DsrState, batch) -> tuple[DsrState, tuple[Array, Array]]:
+            rare, plain, goal_phi, goal_next = batch
+            s, feature_value = learn_features(s, rare)
+            phi = jax.vmap(features, (None, 0, 0))(s.encoder.phi, plain.obs, plain.action)
+            next_phi = jax.vmap(all_features, (None, 0))(s.encoder.phi, plain.next_obs)
+            s, value = learn_successor(s, plain, phi, next_phi, goal_phi, goal_next, lam)
+            return s, (feature_value, value)
+
+        def update_frozen(s: DsrState, batch) -> tuple[DsrState, tuple[Array, Array]]:
+            rare, rare_phi, plain, goal_phi, goal_next, phi, next_phi = batch
+            s, feature_value = learn_weights(s, rare, rare_phi)
+            s, value = learn_successor(s, plain, phi, next_phi, goal_phi, goal_next, lam)
+            return s, (feature_value, value)
+
+        if phase == "frozen":
+            phi = s.encoder.phi
+            now = each(phi, plain.obs, plain.action), every(phi, plain.next_obs)
+            batches = (rare, each(phi, rare.obs, rare.action), plain, goal_phi, goal_next, *now)
+            s, values = jax.lax.scan(update_frozen, s, batches)
+        else:
+            s, values = jax.lax.scan(update, s, (rare, plain, goal_phi, goal_next))
+        return s, {"feature_loss": values[0].mean(), "successor_loss": values[1].mean()}
+
+    def values(policy: DsrPolicy, obs: Array, lam: Array) -> Values:
+        m = jax.vmap(policy.successor)(all_features(policy.phi, obs))  # [A, d]
+        q, k = m @ policy.weights.w_r, m @ policy.weights.w_c.T  # Eqs. (8) and (13)
+        return Values(q=q, k=k, m=m, score=q - k @ lam)
+
+    learner = Learner(
+        init=init,
+        scores=lambda s, obs, lam: scores(s.successor, s.weights, all_features(s.encoder.phi, obs), lam),
+        learn=learn,
+        sync=lambda s: s._replace(target_phi=s.encoder.phi, target_successor=s.successor),
+        policy=lambda s: DsrPolicy(s.encoder.phi, s.successor, s.weights),
+        values=values,
+        phases=(("collect", config.train_start), ("features", config.freeze), ("frozen", None)),
+        losses=("feature_loss", "successor_loss"),
+        reservoir=lambda num_costs: replay.init_reservoir(num_costs, config.value_bins, config.reservoir_size),
+        restart=config.terminal == "restart",
+    )
+    return make_trainer(learner, config, grid_config)

@@ -1,0 +1,200 @@
+"""The one host loop: chunks of a compiled program, progress, checkpoints, resume, finiteness check.
+
+Nothing happens on the host per step: a chunk's records come back as arrays, and only ended episodes are kept.
+"""
+
+import contextlib
+import dataclasses
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from safedsr import runs
+from safedsr.agent import save_policy
+from safedsr.errors import UserError
+from safedsr.job import Job, job_from_dict
+from safedsr.program import Program, from_arrays, to_arrays
+from safedsr.storage import Table, concatenate
+from safedsr.types import PyTree, Record
+
+STOP_FILE = "stop"  # a file of this name in the run folder ends the training after the chunk
+
+
+class NotFinite(RuntimeError):
+    """A number of the training state is no longer finite."""
+
+
+class Progress(NamedTuple):
+    """What a display may want to show after a chunk."""
+
+    step: int
+    steps: int
+    goal_rate: float  # share of the chunk's episodes that reached the goal
+    safe_goal_rate: float  # and kept every budget
+    lam: float  # mean multiplier
+
+
+Show = Callable[[Progress], None]
+
+
+def train(job: Job, out: str | Path, show: Show | None = None) -> Path:
+    """Train a job into a new run folder."""
+    program = Program(job)
+    program.check_memory()
+    with runs.create_run(out, job.to_dict(), list(job.seeds), _device()) as writer:
+        _loop(program, writer, program.init(), 0, show)
+    return Path(out)
+
+
+def resume(out: str | Path, steps: int | None = None, show: Show | None = None) -> Path:
+    """Go on with a run folder, bit for bit as if it had never stopped; `steps` makes it longer."""
+    with runs.resume_run(out) as (writer, config):
+        job = job_from_dict(config)
+        if steps is not None:
+            job = dataclasses.replace(job, train=dataclasses.replace(job.train, steps=steps))
+        program = Program(job)
+        program.check_memory()
+        found = writer.restore()
+        if found is None:
+            state, step = program.init(), 0
+        else:
+            state, step = from_arrays(program.state_shape(), found[0], f"the checkpoint in {out}"), found[1]
+        if step > job.train.steps:
+            raise UserError(f"{out} has {step} steps already; steps is {job.train.steps}: give more, or train anew")
+        if job.to_dict() != config:
+            writer.write_json("config.json", job.to_dict())
+        (Path(out) / STOP_FILE).unlink(missing_ok=True)
+        _loop(program, writer, state, step, show)
+    return Path(out)
+
+
+def _loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, show: Show | None) -> None:
+    job = program.job
+    pending: dict[str, list[Table]] = {name: [] for name in runs.NAMES}
+    saved = time.monotonic()
+    with _interruptible() as interrupted:
+        while step < job.train.steps and not interrupted():
+            stop = program.next_stop(step)
+            state, records, losses = program.advance(state, step, stop - step)
+            _require_finite(program, state, stop)
+            lam = np.asarray(program.trainer.multipliers(state))
+            episodes = _episodes(records, step, job)
+            pending["episodes"].append(episodes)
+            pending["curves"].append(_curves(jax.device_get(losses), lam, stop, job))
+            if job.train.steps - stop < job.train.trajectories:
+                pending["trajectories"].append(_trajectories(records, step, program))
+            step = stop
+            if show:
+                show(_progress(episodes, lam, step, job))
+            asked = (writer.path / STOP_FILE).exists()
+            if asked or interrupted() or step == job.train.steps or _since(saved) >= job.train.checkpoint_seconds:
+                _save(writer, pending, state, step)
+                saved = time.monotonic()
+            if asked:
+                break
+    if step == job.train.steps:
+        save_policy(writer.path, program, state, runs.load_run(writer.path))
+        writer.finish()
+
+
+def _save(writer: runs.RunWriter, pending: dict[str, list[Table]], state: PyTree, step: int) -> None:
+    for name, tables in pending.items():
+        if tables:
+            writer.append(name, concatenate(tables), step)
+            tables.clear()
+    writer.checkpoint(to_arrays(state), step)
+
+
+def _require_finite(program: Program, state: PyTree, step: int) -> None:
+    if bad := program.first_bad(state):
+        leaf, environment, seed = bad
+        where = f"seed {program.job.seeds[seed]} in {program.job.environments[environment].name}"
+        raise NotFinite(
+            f"'{leaf}' is not finite at step {step}, {where}; the last checkpoint is kept. "
+            "A smaller learning_rate is the usual cure."
+        )
+
+
+def _episodes(records: Record, step: int, job: Job) -> Table:
+    """The episodes that ended in a chunk which started at `step`."""
+    done = np.asarray(records.done)  # [E, S, steps]
+    environment, seed, when = np.nonzero(done)
+    cost = np.asarray(records.cost)[done]
+    return {
+        "environment": environment.astype(np.int32),
+        "seed": np.asarray(job.seeds, np.int64)[seed],
+        "end_step": (step + 1 + when).astype(np.int64),
+        "length": np.asarray(records.length)[done],
+        "return": np.asarray(records.ret)[done],
+        **{f"cost_{j}": cost[:, j] for j in range(cost.shape[1])},
+        "reached": np.asarray(records.reached)[done],
+    }
+
+
+def _curves(losses: dict[str, np.ndarray], lam: np.ndarray, step: int, job: Job) -> Table:
+    """One row for each environment and seed: λ and the chunk's mean losses."""
+    environments, seeds = lam.shape[:2]
+    rows = environments * seeds
+    return {
+        "environment": np.repeat(np.arange(environments, dtype=np.int32), seeds),
+        "seed": np.tile(np.asarray(job.seeds, np.int64), environments),
+        "step": np.full(rows, step, np.int64),
+        **{f"lam_{j}": lam[..., j].reshape(rows) for j in range(lam.shape[2])},
+        **{name: np.asarray(losses[name], np.float32).reshape(rows) for name in losses},
+    }
+
+
+def _trajectories(records: Record, step: int, program: Program) -> Table:
+    """Where everybody went, [steps, E, S, 2] in cells."""
+    obs = np.moveaxis(np.asarray(records.obs), 2, 0)
+    return {
+        "step": step + 1 + np.arange(len(obs)),
+        "position": obs * np.asarray(program.layout.scale, np.float32)[:, None, None],
+        "done": np.moveaxis(np.asarray(records.done), 2, 0),
+    }
+
+
+def _progress(episodes: Table, lam: np.ndarray, step: int, job: Job) -> Progress:
+    count = len(episodes["seed"])
+    reached = episodes["reached"]
+    within = np.ones(count, bool)
+    budgets = np.array([environment.budgets for environment in job.environments])  # [E, J]
+    for j in range(job.num_costs):
+        within &= episodes[f"cost_{j}"] <= budgets[episodes["environment"], j]
+    rate, safe_rate = (float(x.mean()) if count else 0.0 for x in (reached, reached & within))
+    return Progress(step, job.train.steps, rate, safe_rate, float(lam.mean()) if lam.size else 0.0)
+
+
+def _since(moment: float) -> float:
+    return time.monotonic() - moment
+
+
+def _device() -> str:
+    device = jax.devices()[0]
+    return f"{jax.device_count()} × {device.platform} ({device.device_kind})"
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C asks to stop after the chunk; a second one stops at once."""
+    asked: list[int] = []
+
+    def ask(signum: int, frame: object) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(signum)
+
+    try:
+        before = signal.signal(signal.SIGINT, ask)
+    except ValueError:  # not the main thread: nobody sends us Ctrl-C
+        yield lambda: False
+        return
+    try:
+        yield lambda: bool(asked)
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,161 @@
+"""The loop that SafeDQN and SafeDSR share: act k steps, learn, copy into the targets, tune λ (Algs. 1 and 2).
+
+Written for one seed in one environment. Scans are nested (act, then learn, then sync) instead of branching on a
+counter, and what is learnt in a phase is fixed when the phase is compiled.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from safedsr import grid, multiplier, replay
+from safedsr.config import GridConfig, SafeDqnConfig, SafeDsrConfig
+from safedsr.layout import Layout
+from safedsr.multiplier import Multiplier
+from safedsr.schedule import epsilon_at
+from safedsr.types import PyTree, Record, Trainer, Transition, Values
+
+
+class Memory(NamedTuple):
+    """What is remembered, and how much of the ring is filled."""
+
+    ring: Array
+    reservoir: replay.Reservoir | None
+    filled: Array
+
+
+class Learner(NamedTuple):
+    """What an agent learns, and how: pure functions over its own state."""
+
+    init: Callable[[Array, int], PyTree]  # (key, number of costs) -> learner state
+    scores: Callable[[PyTree, Array, Array], Array]  # (learner state, obs, λ) -> [A], Eq. (15)
+    learn: Callable[[PyTree, Memory, Array, Array, str], tuple[PyTree, dict[str, Array]]]  # (…, λ, key, phase)
+    sync: Callable[[PyTree], PyTree]  # main networks -> target networks
+    policy: Callable[[PyTree], PyTree]  # learner state -> what acting needs
+    values: Callable[[PyTree, Array, Array], Values]  # (policy, obs, λ) -> what it expects
+    phases: tuple[tuple[str, int | None], ...]  # what is learnt up to which step; the first learns nothing
+    losses: tuple[str, ...]  # what `learn` measures
+    reservoir: Callable[[int], replay.Reservoir] | None = None  # number of costs -> an empty one, if it wants one
+    restart: bool = False  # remember the next episode's start as s′ where an episode ends
+
+
+class State(NamedTuple):
+    """Everything one seed is at one moment."""
+
+    key: Array
+    env: grid.GridState
+    obs: Array  # [2]
+    ret: Array  # [] of the episode so far
+    cost: Array  # [J] C_ep
+    multiplier: Multiplier
+    learner: PyTree
+    ring: Array
+    reservoir: replay.Reservoir | None
+
+
+class Policy(NamedTuple):
+    """What acting needs."""
+
+    learner: PyTree
+    lam: Array  # [J]
+
+
+def make_trainer(learner: Learner, config: SafeDqnConfig | SafeDsrConfig, grid_config: GridConfig) -> Trainer:
+    """A `Trainer` around a `Learner`."""
+    tune = multiplier.RULES[config.multiplier.rule]
+    blocks = config.sync_every // config.train_every
+
+    def init(key: Array, layout: Layout) -> State:
+        num_costs = len(layout.costs)
+        key, reset_key, learner_key = jax.random.split(key, 3)
+        env, obs = grid.reset(reset_key, layout, grid_config)
+        return State(
+            key=key,
+            env=env,
+            obs=obs,
+            ret=jnp.zeros(()),
+            cost=jnp.zeros(num_costs),
+            multiplier=multiplier.init(num_costs, config.multiplier),
+            learner=learner.init(learner_key, num_costs),
+            ring=replay.init_ring(config.buffer_size, num_costs),
+            reservoir=learner.reservoir(num_costs) if learner.reservoir else None,
+        )
+
+    def act(state: State, layout: Layout, aim: Array, step: Array) -> tuple[State, Array, Record]:
+        """`train_every` steps of the ε-greedy policy; gives what to remember and what to record."""
+        key, luck_key, env_key = jax.random.split(state.key, 3)
+        luck = jax.random.uniform(luck_key, (config.train_every, 2))
+        env_keys = jax.random.split(env_key, config.train_every)
+
+        def one(s: State, xs: tuple[Array, Array, Array]) -> tuple[State, tuple[Array, Record]]:
+            (explore, which), env_key, now = xs
+            greedy = jnp.argmax(learner.scores(s.learner, s.obs, s.multiplier.lam))
+            random_action = (which * grid.NUM_ACTIONS).astype(jnp.int32)
+            action = jnp.where(explore < epsilon_at(now, config.epsilon), random_action, greedy)
+            env, out = grid.step(env_key, s.env, action, layout, grid_config)
+            done = out.terminated | out.truncated
+            ret, cost = s.ret + out.reward, s.cost + out.cost
+            tuned = tune(s.multiplier, cost, aim, config.multiplier)
+            when = done & (now >= config.multiplier.penalty_start)  # `now` steps came before this one
+            record = Record(done, out.terminated, s.env.time + 1, ret, cost, out.next_obs)
+            next_obs = out.obs if learner.restart else out.next_obs
+            row = replay.pack(Transition(s.obs, action, out.reward, out.cost, next_obs, out.terminated))
+            s = s._replace(
+                env=env,
+                obs=out.obs,
+                # Alg. 1 and 2 print the reset of C_ep inside the `if`; it has to happen at every episode's end.
+                ret=jnp.where(done, 0.0, ret),
+                cost=jnp.where(done, 0.0, cost),
+                multiplier=jax.tree.map(lambda new, old: jnp.where(when, new, old), tuned, s.multiplier),
+            )
+            return s, (row, record)
+
+        times = step + jnp.arange(config.train_every)
+        state, (rows, records) = jax.lax.scan(one, state._replace(key=key), (luck, env_keys, times))
+        return state, rows, records
+
+    def remember(state: State, rows: Array, layout: Layout, step: Array) -> State:
+        if state.reservoir is not None:
+            key, store_key = jax.random.split(state.key)
+            low = jnp.array([grid_config.step_reward] + [0.0] * len(layout.costs))
+            dearest = jnp.max(jnp.asarray(layout.costs), (1, 2))
+            high = jnp.concatenate([low[:1] + grid_config.goal_reward, dearest])
+            state = state._replace(key=key, reservoir=replay.store(store_key, state.reservoir, rows, low, high))
+        return state._replace(ring=replay.add(state.ring, rows, step))
+
+    def block(state: State, layout: Layout, aim: Array, step: Array, phase: str):
+        state, rows, records = act(state, layout, aim, step)
+        state = remember(state, rows, layout, step)
+        if phase == learner.phases[0][0]:
+            return state, (records, dict.fromkeys(learner.losses, jnp.nan))
+        key, learn_key = jax.random.split(state.key)
+        filled = jnp.minimum(step + config.train_every, config.buffer_size)
+        memory = Memory(state.ring, state.reservoir, filled)
+        learnt, losses = learner.learn(state.learner, memory, state.multiplier.lam, learn_key, phase)
+        return state._replace(key=key, learner=learnt), (records, losses)
+
+    def advance(state: State, layout: Layout, aim: Array, step: Array, *, phase: str, periods: int):
+        def period(state: State, first: Array):
+            steps = first + config.train_every * jnp.arange(blocks)
+            state, out = jax.lax.scan(lambda s, step: block(s, layout, aim, step, phase), state, steps)
+            return state._replace(learner=learner.sync(state.learner)), out
+
+        state, (records, losses) = jax.lax.scan(period, state, step + config.sync_every * jnp.arange(periods))
+        records = jax.tree.map(lambda x: x.reshape(-1, *x.shape[3:]), records)
+        return state, records, jax.tree.map(jnp.mean, losses)
+
+    def phase_at(step: int) -> tuple[str, int | None]:
+        return next((name, end) for name, end in learner.phases if end is None or step < end)
+
+    return Trainer(
+        init=init,
+        advance=advance,
+        phase_at=phase_at,
+        period=config.sync_every,
+        policy=lambda state: Policy(learner.policy(state.learner), state.multiplier.lam),
+        values=lambda policy, obs: learner.values(policy.learner, obs, policy.lam),
+        multipliers=lambda state: state.multiplier.lam,
+    )

@@ -88,7 +88,7 @@ def oracle(
     from safedsr.scene import load_scene
 
     scene = load_scene(layout, costs)
-    budgets = parse_budgets(budget, len(scene.cost_names)) if scene.cost_names else ()
+    budgets = parse_budgets(budget, len(scene.cost_names))
     from safedsr.oracle import find_oracle, oracle_paths
 
     with _busy(f"planning and walking {scene.name}", quiet=as_json):

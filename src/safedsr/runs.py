@@ -49,7 +49,7 @@ class Run:
         table = self.episodes
         if not table:
             return []
-        costs = [table[name] for name in sorted(table) if name.startswith("cost_")]
+        costs = [table[f"cost_{j}"] for j in range(sum(name.startswith("cost_") for name in table))]
         here = table["environment"] == environment
         cost = np.stack(costs, 1) if costs else np.zeros((len(here), 0))
         return [
@@ -217,9 +217,10 @@ def _part_step(part: Path) -> int:
 
 def _read_whole(path: Path, name: str) -> tuple[Table, int]:
     """A table with the parts that came after it, and the step up to which it goes."""
+    parts = _parts(path, name)  # before the table, into which a writer may merge them at any time
     whole = storage.read_table(path / name)
     tables, step = ([whole[0]], int(whole[1]["step"])) if whole else ([], 0)
-    for part in _parts(path, name):
+    for part in parts:
         if _part_step(part) > step:
             tables.append(storage.read_tensors(part)[0])
             step = _part_step(part)

@@ -58,7 +58,7 @@ def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], metadata: Mappi
     """Named arrays with a few words about them."""
     from safetensors.numpy import save_file
 
-    whole = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    whole = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     write_atomic(path, lambda file: save_file(whole, file, metadata=dict(metadata)))
 
 
@@ -81,12 +81,14 @@ def write_table(stem: Path, table: Table, metadata: Mapping[str, str]) -> Path:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        path = stem.with_suffix(".safetensors")
+        path, other = stem.with_suffix(".safetensors"), stem.with_suffix(".parquet")
         write_tensors(path, table, metadata)
+        other.unlink(missing_ok=True)
         return path
-    path = stem.with_suffix(".parquet")
+    path, other = stem.with_suffix(".parquet"), stem.with_suffix(".safetensors")
     content = pyarrow.table(table).replace_schema_metadata(dict(metadata))
     write_atomic(path, lambda file: pyarrow.parquet.write_table(content, file))
+    other.unlink(missing_ok=True)
     return path
 
 
@@ -103,6 +105,8 @@ def read_table(stem: Path) -> tuple[Table, dict[str, str]] | None:
         raise UserError(f"{path} needs pyarrow to be read; pip install pyarrow") from None
     try:
         content = pyarrow.parquet.read_table(path)
+    except FileNotFoundError:
+        raise MissingFile(f"{path} is missing") from None
     except (OSError, pyarrow.ArrowException) as error:
         raise UserError(f"{path} is damaged: {error}") from None
     metadata = {key.decode(): value.decode() for key, value in (content.schema.metadata or {}).items()}

@@ -1,0 +1,34 @@
+"""Strictness for every test, and the few fixtures that several files share."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import pytest
+from hypothesis import HealthCheck, settings
+
+from safedsr.layout import Scene
+from safedsr.maptext import parse_scene
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+# The first example of a shape compiles, and machines differ: time is no ground to fail.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
+
+
+@pytest.fixture
+def write_map(tmp_path: Path) -> Callable[..., str]:
+    """Writes a text file and gives its path."""
+
+    def write(text: str, name: str = "map.txt") -> str:
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def corridor() -> Scene:
+    """Five cells in a row, the middle one with a cost of 1."""
+    return parse_scene("S.C.G", "corridor")

@@ -1,0 +1,119 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from safedsr.cli import main
+from safedsr.maptext import format_scene
+from safedsr.scene import load_scene
+
+TINY = ["--steps", "2000", "--walks", "2", "--subcells", "4", "--epsilon-from", "100", "--epsilon-to", "200"]
+
+
+def run(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "safedsr.cli", *args], capture_output=True, text=True)
+
+
+def test_envs(capsys):
+    assert main(["envs"]) == 0
+    printed = capsys.readouterr().out
+    for word in ("one-room", "two-rooms", "three-rooms", "rooms-N", "31 × 11", "inverse-diamond"):
+        assert word in printed
+
+
+def test_envs_as_json(capsys):
+    assert main(["envs", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["layouts"]["two-rooms"] == {"height": 11, "width": 21}
+    assert "small-diamond" in found["costs"]
+
+
+def test_show_prints_what_can_be_read_back(capsys, write_map):
+    assert main(["show", "three-rooms", "--costs", "diamond"]) == 0
+    text = capsys.readouterr().out
+    assert text == format_scene(load_scene("three-rooms", "diamond"))
+    assert main(["show", write_map(text)]) == 0
+    assert capsys.readouterr().out == text
+
+
+def test_show_as_json_and_as_a_picture(capsys, tmp_path):
+    picture = tmp_path / "new" / "map.png"
+    assert main(["show", "two-rooms", "--costs", "diamond,square", "--png", str(picture), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["costs"] == ["diamond", "square"] and (found["height"], found["width"]) == (11, 21)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_oracle_as_json(capsys, write_map):
+    path = write_map("S..C..G\n.......\n")
+    assert main(["oracle", "--layout", path, "--budget", "0", "--json", *TINY]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["steps"] == 2000 and found["budgets"] == [0.0]
+    assert found["goal_count"] >= found["safe_goal_count"] > 0
+    assert found["path_cost"] == 0 and 9 < found["path_length"] < 12
+    assert found["lam"] > 0 and found["lams"] == pytest.approx([found["lam"]])
+    assert found["epsilon_0"]["safe_goal_rate"] == 1
+    assert found["epsilon_end"]["goal_rate"] == 1
+
+
+def test_oracle_as_table_and_picture_in_a_process_of_its_own(tmp_path, write_map):
+    picture = tmp_path / "walk.png"
+    found = run("oracle", "--layout", write_map("S....G"), "--png", str(picture), *TINY)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "safe goals" in found.stdout and "counts over 2000 steps, mean of 2 walks" in found.stdout
+    assert f"picture: {picture}" in found.stdout
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["show", "two-rom"], "unknown layout 'two-rom'; did you mean 'two-rooms'?"),
+        (["show", "none.txt"], "no layout file 'none.txt'"),
+        (["show", "one-room", "--costs", "dimond"], "did you mean 'diamond'?"),
+        (["show", "one-room", "--png", "map.xyz"], "cannot write a picture as 'map.xyz'"),
+        (["oracle", "--costs", "diamond", "--budget", "five"], "budget 'five' is not a list of numbers"),
+        (["oracle", "--costs", "diamond", "--budget", "1,2"], "budget is '1,2'; give one or 1"),
+        (["oracle", "--costs", "diamond", "--budget", "-1"], "budget is -1.0; give finite values of at least 0"),
+        (["oracle", "--costs", "diamond", "--budget", "nan"], "budget is nan; give finite values of at least 0"),
+        (["oracle", "--budget", "five"], "budget 'five' is not a list of numbers"),
+        (["oracle", "--gamma", "2"], "gamma is 2.0; give a value between 0 and 1"),
+        (["oracle", "--time-limit", "0"], "time_limit is 0"),
+        (["oracle", "--epsilon-end", "7"], "epsilon_end is 7.0"),
+    ],
+)
+def test_bad_input_is_one_line(capsys, args, message):
+    assert main(args) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("safedsr: ") and printed.err.count("\n") == 1 and message in printed.err
+
+
+def test_bad_input_in_a_process_of_its_own(write_map):
+    found = run("show", write_map("S.G\n..", "yard.txt"))
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr == "safedsr: yard: row 2 has 2 cells, row 1 has 3; make them equal\n"
+
+
+@pytest.mark.parametrize("args", [["orakle"], ["oracle", "--steps", "many"], ["show"]])
+def test_what_the_parser_refuses_ends_with_two_as_well(args):
+    found = run(*args)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr and "Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize("module", ["safedsr", "safedsr.cli"])
+def test_imports_stay_light(module):
+    code = f"import sys, {module}; print(*{{'jax', 'numpy', 'matplotlib', 'gymnasium'}} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (found.returncode, found.stdout, found.stderr) == (0, "\n", "")
+
+
+def test_every_public_name_is_there():
+    import safedsr
+
+    for name in safedsr.__all__:
+        assert getattr(safedsr, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = safedsr.nothing

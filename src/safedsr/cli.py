@@ -173,17 +173,18 @@ def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
     ) -> None:
         from safedsr.job import Job, make_environments
 
-        environments = make_environments(algorithm.name, layout, costs, budget)
-        numbers = tuple(range(first_seed, first_seed + seeds))
-        job = Job(algorithm.name, environments, numbers, agent, grid, training)
+        given = {arg.split("=")[0] for arg in args if arg.startswith("--")} - {"--resume", "--out"}
+        job = None
+        if not resume or given - {"--steps"}:
+            environments = make_environments(algorithm.name, layout, costs, budget)
+            job = Job(algorithm.name, environments, tuple(range(first_seed, first_seed + seeds)), agent, grid, training)
         from safedsr import train
         from safedsr.display import progress_bar
 
-        with progress_bar(algorithm.name, len(environments) * seeds) as show:
+        with progress_bar(algorithm.name) as show:
             if resume:
-                steps = training.steps if any(arg.split("=")[0] == "--steps" for arg in args) else None
-                train.resume(out, steps=steps, show=show)
-            else:
+                train.resume(out, training.steps if "--steps" in given else None, expect=job, show=show)
+            elif job:
                 train.train(job, out, show=show)
         print(f"run folder: {out}")
 

@@ -274,10 +274,22 @@ def parse_budgets(budgets: float | str | tuple[float, ...], count: int) -> tuple
         budgets = (float(budgets),)
     if len(budgets) == 1:
         budgets = budgets * count
-    require(len(budgets) == count, "budget", ",".join(f"{b:g}" for b in budgets), f"give one or {count} (one a cost)")
+    given = ",".join(f"{budget:g}" for budget in budgets)
+    require(
+        len(budgets) == count, "budget", given, f"there are {count} costs: give one number for all, or one for each"
+    )
     for budget in budgets:
         require(budget >= 0 and budget < float("inf"), "budget", budget, "give finite values of at least 0")
     return tuple(float(budget) for budget in budgets)
+
+
+def first_difference(one: Any, other: Any, name: str = "") -> tuple[str, Any, Any] | None:
+    """Where two nested dictionaries first differ, and what each says there."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        found = (first_difference(one.get(key), other.get(key), key) for key in {**one, **other})
+        return next((difference for difference in found if difference), None)
+    one, other = (list(value) if isinstance(value, tuple) else value for value in (one, other))
+    return None if one == other else (name, one, other)
 
 
 T = TypeVar("T")

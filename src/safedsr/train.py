@@ -9,13 +9,14 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from safedsr import runs
 from safedsr.agent import save_policy
+from safedsr.config import first_difference
 from safedsr.errors import UserError
 from safedsr.job import Job, job_from_dict
 from safedsr.program import Program, from_arrays, to_arrays
@@ -34,9 +35,11 @@ class Progress(NamedTuple):
 
     step: int
     steps: int
+    count: int  # steps of the chunk
     goal_rate: float  # share of the chunk's episodes that reached the goal
     safe_goal_rate: float  # and kept every budget
     lam: float  # mean multiplier
+    lanes: int  # seeds and environments that walk at once
 
 
 Show = Callable[[Progress], None]
@@ -51,10 +54,15 @@ def train(job: Job, out: str | Path, show: Show | None = None) -> Path:
     return Path(out)
 
 
-def resume(out: str | Path, steps: int | None = None, show: Show | None = None) -> Path:
-    """Go on with a run folder, bit for bit as if it had never stopped; `steps` makes it longer."""
+def resume(out: str | Path, steps: int | None = None, expect: Job | None = None, show: Show | None = None) -> Path:
+    """Go on with a run folder, bit for bit as if it had never stopped.
+
+    `steps` makes it longer. `expect` is the job that the caller takes it for: another one is an error.
+    """
     with runs.resume_run(out) as (writer, config):
         job = job_from_dict(config)
+        if expect:
+            _require_same(expect, config)
         if steps is not None:
             job = dataclasses.replace(job, train=dataclasses.replace(job.train, steps=steps))
         program = Program(job)
@@ -73,6 +81,15 @@ def resume(out: str | Path, steps: int | None = None, show: Show | None = None) 
     return Path(out)
 
 
+def _require_same(expect: Job, config: dict[str, Any]) -> None:
+    asked = {**expect.to_dict(), "train": config["train"]}  # how long and how often may change
+    if difference := first_difference(asked, config):
+        name, mine, theirs = difference
+        raise UserError(
+            f"{name} is {mine!r} but the run was started with {theirs!r}; give the same settings as then, or none"
+        )
+
+
 def _loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, show: Show | None) -> None:
     job = program.job
     pending: dict[str, list[Table]] = {name: [] for name in runs.NAMES}
@@ -88,9 +105,9 @@ def _loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, sh
             pending["curves"].append(_curves(jax.device_get(losses), lam, stop, job))
             if job.train.steps - stop < job.train.trajectories:
                 pending["trajectories"].append(_trajectories(records, step, program))
-            step = stop
             if show:
-                show(_progress(episodes, lam, step, job))
+                show(_progress(episodes, lam, stop, stop - step, job))
+            step = stop
             asked = (writer.path / STOP_FILE).exists()
             if asked or interrupted() or step == job.train.steps or _since(saved) >= job.train.checkpoint_seconds:
                 _save(writer, pending, state, step)
@@ -159,15 +176,23 @@ def _trajectories(records: Record, step: int, program: Program) -> Table:
     }
 
 
-def _progress(episodes: Table, lam: np.ndarray, step: int, job: Job) -> Progress:
-    count = len(episodes["seed"])
+def _progress(episodes: Table, lam: np.ndarray, step: int, count: int, job: Job) -> Progress:
+    ended = len(episodes["seed"])
     reached = episodes["reached"]
-    within = np.ones(count, bool)
+    within = np.ones(ended, bool)
     budgets = np.array([environment.budgets for environment in job.environments])  # [E, J]
     for j in range(job.num_costs):
         within &= episodes[f"cost_{j}"] <= budgets[episodes["environment"], j]
-    rate, safe_rate = (float(x.mean()) if count else 0.0 for x in (reached, reached & within))
-    return Progress(step, job.train.steps, rate, safe_rate, float(lam.mean()) if lam.size else 0.0)
+    rate, safe_rate = (float(x.mean()) if ended else 0.0 for x in (reached, reached & within))
+    return Progress(
+        step,
+        job.train.steps,
+        count,
+        rate,
+        safe_rate,
+        float(lam.mean()) if lam.size else 0.0,
+        lam.shape[0] * lam.shape[1],
+    )
 
 
 def _since(moment: float) -> float:

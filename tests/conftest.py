@@ -1,5 +1,6 @@
 """Strictness for every test, and the few fixtures that several files share."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,18 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 # The first example of a shape compiles, and machines differ: time is no ground to fail.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What was compiled once is found again, by later tests and by the processes they start."""
+    cache = {
+        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
+        "jax_persistent_cache_min_compile_time_secs": 0.2,
+    }
+    for name, value in cache.items():
+        jax.config.update(name, value)
+        os.environ[name.upper()] = str(value)
 
 
 @pytest.fixture

@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Any
 from safedsr.registration import register_envs, register_when_needed
 
 if TYPE_CHECKING:
-    from safedsr.config import EpsilonSchedule, GridConfig, OracleConfig
+    from safedsr.agent import Agent, load
+    from safedsr.config import (
+        EpsilonSchedule,
+        GridConfig,
+        MultiplierConfig,
+        OracleConfig,
+        SafeDqnConfig,
+        SafeDsrConfig,
+        TrainConfig,
+    )
     from safedsr.errors import UserError
+    from safedsr.job import Job, make_environments
     from safedsr.layout import Layout, Scene, make_layout, stack_layouts
     from safedsr.maptext import format_scene, parse_scene
     from safedsr.oracle import find_oracle
@@ -18,16 +28,24 @@ if TYPE_CHECKING:
     from safedsr.scene import load_scene, with_costs
 
 _HOME = {
+    "Agent": "agent",
     "EpsilonSchedule": "config",
     "GridConfig": "config",
+    "Job": "job",
     "Layout": "layout",
+    "MultiplierConfig": "config",
     "OracleConfig": "config",
+    "SafeDqnConfig": "config",
+    "SafeDsrConfig": "config",
     "Scene": "layout",
+    "TrainConfig": "config",
     "UserError": "errors",
     "find_oracle": "oracle",
     "format_scene": "maptext",
+    "load": "agent",
     "load_run": "runs",
     "load_scene": "scene",
+    "make_environments": "job",
     "make_layout": "layout",
     "parse_scene": "maptext",
     "stack_layouts": "layout",
@@ -35,16 +53,24 @@ _HOME = {
 }
 
 __all__ = [
+    "Agent",
     "EpsilonSchedule",
     "GridConfig",
+    "Job",
     "Layout",
+    "MultiplierConfig",
     "OracleConfig",
+    "SafeDqnConfig",
+    "SafeDsrConfig",
     "Scene",
+    "TrainConfig",
     "UserError",
     "find_oracle",
     "format_scene",
+    "load",
     "load_run",
     "load_scene",
+    "make_environments",
     "make_layout",
     "parse_scene",
     "register_envs",

@@ -1,5 +1,6 @@
 """Trained policies: save them, load them in a process that never trained, act with them."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,12 @@ class Agent:
         self.trainer = make_trainer(job.algorithm, job.agent, job.grid)
         self._values = jax.jit(self.trainer.values)
         self._many_values = jax.jit(jax.vmap(self.trainer.values, (None, 0)))
+
+    def with_policy(self, policy: PyTree) -> "Agent":
+        """The same agent with other numbers in its policy; nothing compiled so far is lost."""
+        other = copy.copy(self)
+        other.policy = policy
+        return other
 
     def values(self, obs: Any) -> Values:
         """What is expected of each action: for one observation [2], or for many [n, 2]."""

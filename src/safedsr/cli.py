@@ -222,19 +222,50 @@ def evaluate(
     print(f"{episodes} episodes each, ε = {epsilon:g}; mean and 95 % interval")
 
 
-def demo(out: Annotated[Path, tyro.conf.arg(help="Folder for the pictures.")] = Path("demo")) -> None:
-    """Show the maps and the oracle's safe walk as pictures."""
-    from safedsr import figures
-    from safedsr.oracle import find_oracle, oracle_paths
-    from safedsr.scene import ROOM_NAMES, load_scene
+def report(
+    runs: tyro.conf.Positional[Annotated[tuple[Path, ...], tyro.conf.arg(help="Run folders.")]], as_json: Json = False
+) -> None:
+    """Print the end-of-training statistics of run folders: mean, std, p25, IQM with 95 % interval, p75 over seeds."""
+    from safedsr.report import report as make_report
 
-    for name in ROOM_NAMES:
-        scene = load_scene(name, "diamond")
-        with _busy(f"planning and walking {name}"):
-            found = find_oracle(scene.layout, (5.0,))
-        paths = oracle_paths(found, scene.layout, (0.0, *[0.25] * 8))
-        path = figures.save(figures.map_figure(scene, paths), out / f"oracle-{name}.png")
-        print(f"{name}: {found.scheduled.safe_goal_count:.0f} safe goals in 500 000 steps; picture: {path}")
+    if not runs:
+        raise UserError("no run folder given; write for example: safedsr report runs/safedsr")
+    lines = make_report(runs)
+    if as_json:
+        return _print_json([{**line._asdict(), "found": line.found._asdict()} for line in lines])
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("run", "environment", "metric", "seeds", "mean", "std", "p25", "IQM (95 %)", "p75")
+    for line in lines:
+        found = line.found
+        middle = f"{found.iqm:.1f} ({found.low:.1f} … {found.high:.1f})"
+        numbers = (f"{found.mean:.1f}", f"{found.std:.1f}", f"{found.p25:.1f}", middle, f"{found.p75:.1f}")
+        table.add_row(line.run, line.environment, line.metric, str(line.seeds), *numbers)
+    Console().print(table)
+
+
+def demo(
+    out: Annotated[Path, tyro.conf.arg(help="Folder for the run and the picture.")] = Path("demo"),
+    seed: Annotated[int, tyro.conf.arg(help="Seed of the training.")] = 0,
+) -> None:
+    """Train a small agent, move the obstacle into its way, fit its cost weights anew and compare."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from safedsr.demo import EPISODES, EPSILON, run_demo
+    from safedsr.display import progress_bar
+
+    with progress_bar("training") as show:
+        rows, seconds, picture = run_demo(out, seed, show)
+    table = Table("", "goal rate", "safe goal rate", "cost", "steps", title="one room, diamond costs, budget 5")
+    for row in rows:
+        found = row.found
+        table.add_row(row.title, *map(str, (found.goal_rate, found.safe_goal_rate, found.cost[0], found.length)))
+    Console().print(table)
+    print(f"{EPISODES} episodes each, ε = {EPSILON:g}; mean and 95 % interval")
+    print(f"new cost weights in {seconds:.1f} s, compilation included; dynamics, rewards and λ untouched")
+    print(f"picture: {picture}")
 
 
 def _walk_json(walks: Any) -> dict[str, float]:
@@ -261,6 +292,7 @@ COMMANDS = {
     "algos": algos,
     "train": train,
     "evaluate": evaluate,
+    "report": report,
     "demo": demo,
 }
 

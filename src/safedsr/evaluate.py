@@ -1,5 +1,6 @@
 """How good a policy is: episodes on the real grid, each number with a 95 % interval."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from safedsr.job import Environment
 from safedsr.layout import Layout
 from safedsr.scene import with_costs
 from safedsr.types import PyTree
+from safedsr.walks import episode_paths
 
 
 class Outcome(NamedTuple):
@@ -98,16 +100,24 @@ def run_episodes(agent: Agent, layout: Layout, episodes: int, epsilon: float = 0
     require(episodes >= 1, "episodes", episodes, "give at least 1")
     require(0 <= epsilon <= 1, "epsilon", epsilon, "give a share between 0 and 1")
     keys = jax.random.split(jax.random.key(seed), episodes)
-    return jax.device_get(_run(agent.trainer.values, agent.job.grid, agent.policy, layout, keys, epsilon))
+    return jax.device_get(_run(agent.trainer.values, agent.job.grid, agent.policy, layout, keys, jnp.float32(epsilon)))
+
+
+def agent_paths(agent: Agent, layout: Layout, epsilons: Sequence[float]) -> list[np.ndarray]:
+    """The positions of one episode of the agent for each ε, for pictures."""
+
+    def best(state: grid.GridState) -> Array:
+        return jnp.argmax(agent.trainer.values(agent.policy, grid.observe(state, layout)).score)
+
+    return episode_paths(best, layout, epsilons, agent.job.grid)
 
 
 @partial(jax.jit, static_argnames=("values", "grid_config"))
 def _run(values: Any, grid_config: Any, policy: PyTree, layout: Layout, keys: Array, epsilon: Array) -> Outcome:
     def step(key: Array, state: grid.GridState, so_far: Outcome, done: Array):
         luck_key, step_key = jax.random.split(jax.random.fold_in(key, state.time))
-        explore, which = jax.random.uniform(luck_key, (2,))
         best = jnp.argmax(values(policy, grid.observe(state, layout)).score)
-        action = jnp.where(explore < epsilon, (which * grid.NUM_ACTIONS).astype(jnp.int32), best)
+        action = grid.epsilon_greedy(jax.random.uniform(luck_key, (2,)), best, epsilon)
         after, out = grid.move(step_key, state, action, layout, grid_config)
         ahead = Outcome(out.terminated, after.time, so_far.ret + out.reward, so_far.cost + out.cost)
         state, so_far = jax.tree.map(lambda new, old: jnp.where(done, old, new), (after, ahead), (state, so_far))

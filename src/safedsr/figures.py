@@ -43,13 +43,21 @@ def draw_path(axes: Axes, path: np.ndarray, *, color: str = PATH, width: float =
 
 def map_figure(scene: Scene, paths: Sequence[np.ndarray] = (), title: str = "") -> Figure:
     """One map; the first path is drawn boldly, the others faintly."""
-    height, width = scene.layout.walls.shape
-    size = 8 / max(height, width)
-    figure, axes = plt.subplots(figsize=(width * size, height * size + 0.4), layout="constrained")
-    draw_map(axes, scene.layout)
-    for index, path in enumerate(paths):
-        draw_path(axes, path, width=2.0 if index == 0 else 0.8, alpha=1.0 if index == 0 else 0.35)
-    axes.set_title(title or ", ".join([scene.name, *scene.cost_names]), fontsize=10)
+    return map_row([scene], [paths], [title or ", ".join([scene.name, *scene.cost_names])])
+
+
+def map_row(scenes: Sequence[Scene], paths: Sequence[Sequence[np.ndarray]], titles: Sequence[str]) -> Figure:
+    """Maps side by side, each with its walks."""
+    height, width = (max(scene.layout.walls.shape[axis] for scene in scenes) for axis in (0, 1))
+    size = (8 if len(scenes) == 1 else 3.6) / max(height, width)
+    figure, panels = plt.subplots(
+        1, len(scenes), figsize=(width * size * len(scenes), height * size + 0.9), layout="constrained", squeeze=False
+    )
+    for axes, scene, walks, title in zip(panels[0], scenes, paths, titles, strict=True):
+        draw_map(axes, scene.layout)
+        for index, path in enumerate(walks):
+            draw_path(axes, path, width=2.0 if index == 0 else 0.8, alpha=1.0 if index == 0 else 0.35)
+        axes.set_title(title, fontsize=10)
     return figure
 
 

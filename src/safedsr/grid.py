@@ -8,6 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
 from safedsr.config import GridConfig
 from safedsr.layout import Layout
@@ -82,6 +83,12 @@ def land(pos: Array, action: Array, length: Array, layout: Layout) -> Array:
     """Where a move of that length ends; a move into a wall or off the map is undone."""
     there = pos + length * jnp.array(_DIRECTIONS)[action]
     return jnp.where(blocked(there, layout), pos, there)
+
+
+def epsilon_greedy(luck: Array, best: Array, epsilon: ArrayLike) -> Array:
+    """The best action, or with probability ε any; `luck` is two uniform numbers."""
+    explore, which = luck
+    return jnp.where(explore < epsilon, (which * NUM_ACTIONS).astype(jnp.int32), best)
 
 
 def move(key: Array, state: GridState, action: Array, layout: Layout, config: GridConfig) -> tuple[GridState, Step]:

@@ -12,16 +12,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
 
 from safedsr import grid
 from safedsr.config import EpsilonSchedule, GridConfig, OracleConfig
 from safedsr.layout import Layout
 from safedsr.schedule import anneal
+from safedsr.walks import episode_paths
 
 LAMBDAS = (0.0, 0.003, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
 TIE = 1e-4  # values this close count as equal
-SEARCH_WALKS = 2  # walks for each λ of the search; the winner is then walked anew
+SEARCH_WALKS = 8  # walks for each λ of the search; the winner is then walked anew
 
 
 class Plan(NamedTuple):
@@ -125,11 +125,9 @@ def plan(layout: Layout, lam: Array, config: OracleConfig, grid_config: GridConf
     return Plan(values.reshape(shape), actions.reshape(shape))
 
 
-def choose(key: Array, pos: Array, actions: Array, epsilon: ArrayLike, subcells: int) -> Array:
-    """The planned action at a position, or with probability ε any."""
-    luck, any_action = jax.random.uniform(key, (2,))
-    random_action = (any_action * grid.NUM_ACTIONS).astype(jnp.int32)
-    return jnp.where(luck < epsilon, random_action, grid.lookup(actions, pos * subcells))
+def planned(actions: Array, pos: Array, subcells: int) -> Array:
+    """The planned action at a position."""
+    return grid.lookup(actions, pos * subcells)
 
 
 class _Count(NamedTuple):
@@ -160,9 +158,10 @@ def _walk(
 
     def advance(key, carry, time, table, ends):
         state, cost, total, late = carry
-        action_key, step_key = jax.random.split(jax.random.fold_in(key, time))
+        luck_key, step_key = jax.random.split(jax.random.fold_in(key, time))
         epsilon = anneal(time, ends[0], ends[1], schedule.epsilon_from, schedule.epsilon_to)
-        action = choose(action_key, state.pos, table, epsilon, config.subcells)
+        best = planned(table, state.pos, config.subcells)
+        action = grid.epsilon_greedy(jax.random.uniform(luck_key, (2,)), best, epsilon)
         length = state.time + 1
         state, result = grid.step(step_key, state, action, layout, grid_config)
         cost = cost + result.cost
@@ -201,21 +200,6 @@ def _walk(
     )
 
 
-@partial(jax.jit, static_argnames=("config", "grid_config"))
-def _episode(key, actions, layout, epsilon, config, grid_config):
-    reset_key, key = jax.random.split(key)
-    start, _ = grid.reset(reset_key, layout, grid_config)
-
-    def advance(state, key):
-        action_key, step_key = jax.random.split(key)
-        action = choose(action_key, state.pos, actions, epsilon, config.subcells)
-        state, result = grid.move(step_key, state, action, layout, grid_config)
-        return state, (state.pos, result.terminated)
-
-    _, (path, reached) = jax.lax.scan(advance, start, jax.random.split(key, grid_config.time_limit))
-    return start.pos, path, reached
-
-
 def oracle_paths(
     found: Oracle,
     layout: Layout,
@@ -223,11 +207,8 @@ def oracle_paths(
     config: OracleConfig | None = None,
     grid_config: GridConfig | None = None,
 ) -> list[np.ndarray]:
-    """The positions [steps + 1, 2] of one episode of the oracle for each ε, for pictures."""
-    config, grid_config = config or OracleConfig(), grid_config or GridConfig()
-    paths = []
-    for key, epsilon in zip(jax.random.split(jax.random.key(config.seed), len(epsilons)), epsilons, strict=True):
-        start, path, reached = _episode(key, found.plan.actions, layout, epsilon, config, grid_config)
-        steps = int(np.argmax(reached)) + 1 if np.any(reached) else len(path)
-        paths.append(np.concatenate([start[None], path[:steps]]))
-    return paths
+    """The positions of one episode of the oracle for each ε, for pictures."""
+    subcells = (config or OracleConfig()).subcells
+    return episode_paths(
+        lambda state: planned(found.plan.actions, state.pos, subcells), layout, epsilons, grid_config or GridConfig()
+    )

@@ -79,7 +79,7 @@ def store(key: Array, reservoir: Reservoir, rows: Array, low: Array, high: Array
 
     def offer(kept: Array, seen: Array, values: Array, low: Array, high: Array, luck: Array) -> tuple[Array, Array]:
         where = bin_of(values, low, high, bins)
-        counts = seen + jnp.cumsum(jax.nn.one_hot(where, bins, dtype=jnp.int32), 0)  # [n, bins]
+        counts = seen[None] + jnp.cumsum(jax.nn.one_hot(where, bins, dtype=jnp.int32), 0)  # [n, bins]
         nth = jnp.take_along_axis(counts, where[:, None], 1)[:, 0]
         slot = jnp.where(nth <= size, nth - 1, (luck * nth).astype(jnp.int32))
         return kept.at[where, slot].set(rows, mode="drop"), counts[-1]
@@ -111,5 +111,5 @@ def sample_biased(
     rare_each = round(size * share / signals)
     uniform = sample(ring_key, ring, filled, (batches, size - signals * rare_each))
     rare = sample_rare(rare_key, reservoir, (batches, rare_each))  # [signals, batches, rare_each, ...]
-    rare = jnp.moveaxis(rare, 0, 1).reshape(batches, signals * rare_each, -1)
+    rare = jnp.moveaxis(rare, 0, 1).reshape(batches, signals * rare_each, ring.shape[1])
     return jnp.concatenate([uniform, rare], 1)

@@ -85,16 +85,21 @@ class RunWriter:
 
     def restore(self) -> tuple[dict[str, np.ndarray], int] | None:
         """The last checkpoint and its step, or None; forgets what was recorded after it."""
-        states = self._states()
-        tensors, step = None, 0
-        if states:
-            tensors, about = storage.read_tensors(states[-1])
-            step = int(about["step"])
+        found = self.last_state()
+        step = found[1] if found else 0
         for name in NAMES:
             for part in _parts(self.path, name):
                 if _part_step(part) > step:
                     part.unlink()
-        return None if tensors is None else (tensors, step)
+        return found
+
+    def last_state(self) -> tuple[dict[str, np.ndarray], int] | None:
+        """The last checkpoint and its step, or None."""
+        states = self._states()
+        if not states:
+            return None
+        tensors, about = storage.read_tensors(states[-1])
+        return tensors, int(about["step"])
 
     def finish(self) -> None:
         """Merge the parts of each table into one file."""
@@ -103,6 +108,9 @@ class RunWriter:
             if parts:
                 table, step = _read_whole(self.path, name)
                 if name in TABLES:
+                    # Stable, so that the rows of a seed stay in the order in which they came.
+                    order = np.lexsort((table["seed"], table["environment"]))
+                    table = {column: values[order] for column, values in table.items()}
                     storage.write_table(self.path / name, table, {"step": str(step)})
                 else:
                     storage.write_tensors(self.path / f"{name}.safetensors", table, {"step": str(step)})
@@ -146,6 +154,15 @@ def resume_run(path: str | Path) -> Iterator[tuple[RunWriter, dict[str, Any]]]:
     read_manifest(path)
     with storage.lock(path / ".lock"):
         yield RunWriter(path), storage.read_json(path / "config.json")
+
+
+def load_checkpoint(path: str | Path) -> dict[str, np.ndarray]:
+    """The last saved training state of a run, as named arrays."""
+    read_manifest(Path(path))
+    found = RunWriter(Path(path)).last_state()
+    if found is None:
+        raise UserError(f"{path} has no checkpoint; train it first")
+    return found[0]
 
 
 def load_trajectories(path: str | Path) -> Table:

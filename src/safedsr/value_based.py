@@ -91,10 +91,9 @@ def make_trainer(learner: Learner, config: SafeDqnConfig | SafeDsrConfig, grid_c
         env_keys = jax.random.split(env_key, config.train_every)
 
         def one(s: State, xs: tuple[Array, Array, Array]) -> tuple[State, tuple[Array, Record]]:
-            (explore, which), env_key, now = xs
+            luck, env_key, now = xs
             greedy = jnp.argmax(learner.scores(s.learner, s.obs, s.multiplier.lam))
-            random_action = (which * grid.NUM_ACTIONS).astype(jnp.int32)
-            action = jnp.where(explore < epsilon_at(now, config.epsilon), random_action, greedy)
+            action = grid.epsilon_greedy(luck, greedy, epsilon_at(now, config.epsilon))
             env, out = grid.step(env_key, s.env, action, layout, grid_config)
             done = out.terminated | out.truncated
             ret, cost = s.ret + out.reward, s.cost + out.cost

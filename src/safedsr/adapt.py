@@ -1,0 +1,38 @@
+"""Adapting a trained SafeDSR agent to new costs (Sec. 5.4): the first rung, new cost weights and nothing else."""
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from safedsr import grid, replay
+from safedsr.layout import Layout
+from safedsr.nets import descend, mean_square
+from safedsr.safedsr import features
+from safedsr.types import PyTree, Transition
+
+
+def relabel(t: Transition, layout: Layout) -> Transition:
+    """What a remembered step would have cost on this map: the cost of the cell it ended in."""
+    return t._replace(cost=grid.lookup(layout.costs, grid.position(t.next_obs, layout)))
+
+
+def refit_by_gradient(
+    key: Array, phi: PyTree, rows: Array, layout: Layout, updates: int = 5000, batch_size: int = 256, rate: float = 3e-3
+) -> Array:
+    """w_c [J, d] for the costs of `layout`: Adam on the cost term of Eq. (14) over remembered rows, φ fixed."""
+    batch = jax.vmap(relabel, (0, None))(replay.unpack(rows), layout)
+    known = jax.vmap(features, (None, 0, 0))(phi, batch.obs, batch.action)  # [n, d]
+    adam = optax.adam(optax.cosine_decay_schedule(rate, updates))
+
+    def loss(w_c: Array, chosen: Array) -> Array:
+        return jax.vmap(lambda cost, phi: mean_square(cost - w_c @ phi))(batch.cost[chosen], known[chosen]).mean()
+
+    def update(carry: tuple[Array, PyTree], key: Array) -> tuple[tuple[Array, PyTree], None]:
+        w_c, state = carry
+        chosen = jax.random.randint(key, (batch_size,), 0, len(known))
+        return descend(adam, jax.grad(loss)(w_c, chosen), w_c, state), None
+
+    w_c = jnp.zeros((len(layout.costs), known.shape[1]))
+    (w_c, _), _ = jax.lax.scan(update, (w_c, adam.init(w_c)), jax.random.split(key, updates))
+    return w_c

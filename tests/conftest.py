@@ -1,15 +1,17 @@
 """Strictness for every test, and the few fixtures that several files share."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jax
 import pytest
 from hypothesis import HealthCheck, settings
+from tiny import tiny_job
 
 from safedsr.layout import Scene
 from safedsr.maptext import parse_scene
+from safedsr.train import train
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # The first example of a shape compiles, and machines differ: time is no ground to fail.
@@ -27,6 +29,29 @@ def compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     for name, value in cache.items():
         jax.config.update(name, value)
         os.environ[name.upper()] = str(value)
+
+
+@pytest.fixture(scope="module")
+def compile_quickly() -> Iterator[None]:
+    """Programs compile three times as fast and run slower: for modules that compile much and run little."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+        jax.config.update("jax_disable_most_optimizations", True)
+        yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Gives the folder of a tiny finished run of an agent, to read or to copy."""
+    done: dict[str, Path] = {}
+
+    def folder(name: str) -> Path:
+        if name not in done:
+            done[name] = train(tiny_job(name, trajectories=40), tmp_path_factory.mktemp(name))
+        return done[name]
+
+    return folder
 
 
 @pytest.fixture

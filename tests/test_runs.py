@@ -24,7 +24,8 @@ def rows(*end_steps: int, seed: int = 0, environment: int = 0, costs: int = 1) -
 
 
 def curve(step: int) -> storage.Table:
-    return {"step": np.array([step]), "lam_0": np.array([0.5], np.float32)}
+    where = {"environment": np.zeros(1, np.int32), "seed": np.zeros(1, np.int64)}
+    return {**where, "step": np.array([step]), "lam_0": np.array([0.5], np.float32)}
 
 
 def write(path, *steps: int, seeds=(0,), finish: bool = False) -> None:

@@ -131,7 +131,7 @@ def test_shapes_need_rooms(write_map):
 
 def test_cost_files_must_fit_the_map(write_map):
     path = write_map("SCG")
-    with pytest.raises(UserError, match=r"cost layers have shape \(1, 1, 3\); this map needs \[J, 11, 11\]"):
+    with pytest.raises(UserError, match=r"the costs in '.*' are for a map of 1 × 3 cells; this one has 11 × 11"):
         load_scene("one-room", path)
     with pytest.raises(UserError, match="cost 'cost' is given 2 times"):
         load_scene(path, [path, path])

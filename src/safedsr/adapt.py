@@ -13,7 +13,10 @@ from safedsr.types import PyTree, Transition
 
 
 def relabel(t: Transition, layout: Layout) -> Transition:
-    """What a remembered step would have cost on this map: the cost of the cell it ended in."""
+    """What a remembered step would have cost on this map: the cost of the cell it ended in.
+
+    Not for agents trained with `terminal="restart"`: at an episode's end they remember another cell.
+    """
     return t._replace(cost=grid.lookup(layout.costs, grid.position(t.next_obs, layout)))
 
 

@@ -1,6 +1,7 @@
 """Trained policies: save them, load them in a process that never trained, act with them."""
 
 import copy
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,9 @@ class Agent:
         self.environment: Environment = job.environments[environment]
         self.seed = seed
         self.trainer = make_trainer(job.algorithm, job.agent, job.grid)
-        self._values = jax.jit(self.trainer.values)
-        self._many_values = jax.jit(jax.vmap(self.trainer.values, (None, 0)))
+        self.values_of = exact(self.trainer.values, job)
+        self._values = jax.jit(self.values_of)
+        self._many_values = jax.jit(jax.vmap(self.values_of, (None, 0)))
 
     def with_policy(self, policy: PyTree) -> "Agent":
         """The same agent with other numbers in its policy; nothing compiled so far is lost."""
@@ -69,29 +71,61 @@ def save_policy(folder: Path, program: Program, state: PyTree, run: Run) -> None
     storage.write_json(folder / "policy.json", {"format": FORMAT, "best": best, "job": job.to_dict()})
 
 
+def exact(function: Any, job: Job) -> Any:
+    """The function with matrix products of the precision that the job was trained with."""
+
+    @functools.wraps(function)
+    def with_precision(*args: Any) -> Any:
+        with jax.default_matmul_precision(job.train.matmul):
+            return function(*args)
+
+    return with_precision
+
+
 def load(path: str | Path, seed: int | None = None, environment: int = 0) -> Agent:
     """A policy from a run folder; without `seed`, the one with most safe goals in that environment."""
+    job, policies, best = _read(path)
+    if not 0 <= environment < len(job.environments):
+        raise UserError(f"environment is {environment}; the run has {len(job.environments)}, counted from 0")
+    chosen = best[environment] if seed is None else seed
+    if chosen not in job.seeds:
+        raise UserError(f"seed is {chosen}; the run has {', '.join(map(str, job.seeds))}")
+    return Agent(job, _pick(policies, environment, job.seeds.index(chosen)), environment, chosen)
+
+
+def load_all(path: str | Path) -> dict[tuple[int, int], Agent]:
+    """Every policy of a run folder by (environment, seed); what one of them compiles serves all."""
+    job, policies, _ = _read(path)
+    first = Agent(job, _pick(policies, 0, 0), 0, job.seeds[0])
+    agents = {}
+    for environment in range(len(job.environments)):
+        for index, seed in enumerate(job.seeds):
+            agent = first.with_policy(_pick(policies, environment, index))
+            agent.environment, agent.seed = job.environments[environment], seed
+            agents[environment, seed] = agent
+    return agents
+
+
+def _pick(policies: PyTree, environment: int, index: int) -> PyTree:
+    return jax.tree.map(lambda x: x[environment, index], policies)
+
+
+def _read(path: str | Path) -> tuple[Job, PyTree, list[int]]:
+    """The job of a run folder, its policies [E, S] and the best seed of each environment."""
     folder = Path(path)
     if folder.name in ("policy.safetensors", "policy.json"):
         folder = folder.parent
     if not (folder / "policy.json").is_file():
         hint = "it has not finished: --resume it" if (folder / "manifest.json").is_file() else "give a run folder"
         raise UserError(f"{folder} holds no policy ({hint})")
-    about = storage.read_json(folder / "policy.json")
-    found = about.get("format") if isinstance(about, dict) else None
+    found = storage.read_json(folder / "policy.json", ["format"])["format"]
     if found != FORMAT:
         raise UserError(f"{folder / 'policy.json'} has format {found}; this version reads {FORMAT}: upgrade safedsr")
+    about = storage.read_json(folder / "policy.json", ["best", "job"])
     arrays, metadata = storage.read_tensors(folder / "policy.safetensors")
     if metadata.get("safedsr") != str(FORMAT):
         raise UserError(f"{folder / 'policy.safetensors'} was not written by this version of safedsr")
     job = job_from_dict(about["job"])
-    if not 0 <= environment < len(job.environments):
-        raise UserError(f"environment is {environment}; the run has {len(job.environments)}, counted from 0")
-    chosen = about["best"][environment] if seed is None else seed
-    if chosen not in job.seeds:
-        raise UserError(f"seed is {chosen}; the run has {', '.join(map(str, job.seeds))}")
     program = Program(job)
     shape = jax.eval_shape(program.trainer.policy, program.state_shape())
-    policies = from_arrays(shape, arrays, str(folder / "policy.safetensors"))
-    index = job.seeds.index(chosen)
-    return Agent(job, jax.tree.map(lambda x: x[environment, index], policies), environment, chosen)
+    return job, from_arrays(shape, arrays, str(folder / "policy.safetensors")), about["best"]

@@ -3,19 +3,10 @@
 No JAX here, so that the command line can show its help without it.
 """
 
-import dataclasses
-import typing
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
-from safedsr.errors import UserError, unknown
-
-
-def require(ok: bool, field: str, given: object, need: str) -> None:
-    """Raise unless `ok`, naming the field, what was given and what is possible."""
-    if not ok:
-        raise UserError(f"{field} is {given!r}; {need}")
+from safedsr.validation import check_fields, require
 
 
 @dataclass(frozen=True)
@@ -36,6 +27,7 @@ class GridConfig:
     """Added on the step that reaches the goal."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         longest = self.step_mean + self.step_clip * self.step_std
         shortest = self.step_mean - self.step_clip * self.step_std
         require(self.step_std >= 0, "step_std", self.step_std, "give a value of at least 0")
@@ -63,6 +55,7 @@ class EpsilonSchedule:
     """Environment step at which ε has reached its end value."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("epsilon_start", "epsilon_end"):
             require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "give a share between 0 and 1")
         require(
@@ -97,6 +90,7 @@ class OracleConfig:
     """Seed of the walks."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         require(0 < self.gamma < 1, "gamma", self.gamma, "give a value between 0 and 1")
         for name in ("subcells", "noise_points", "sweeps", "steps", "walks"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "give at least 1")
@@ -130,6 +124,7 @@ class MultiplierConfig:
     """Share of the old value in the smoothed costs."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         require(self.penalty_start >= 0, "penalty_start", self.penalty_start, "give a step of at least 0")
         for name in ("lam_start", "lam_lr", "lam_step", "pid_kp", "pid_ki", "pid_kd"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "give a value of at least 0")
@@ -161,7 +156,13 @@ class SafeDqnConfig:
     hidden: tuple[int, ...] = (120, 84)
     """Widths of the hidden layers of Q."""
 
+    @property
+    def period(self) -> int:
+        """Environment steps after which the loop repeats itself."""
+        return self.sync_every
+
     def __post_init__(self) -> None:
+        check_fields(self)
         check_value_based(self)
 
 
@@ -212,7 +213,13 @@ class SafeDsrConfig:
     successor_hidden: tuple[int, ...] = (128, 128)
     """Widths of the hidden layers of M."""
 
+    @property
+    def period(self) -> int:
+        """Environment steps after which the loop repeats itself."""
+        return self.sync_every
+
     def __post_init__(self) -> None:
+        check_fields(self)
         check_value_based(self)
         require(
             self.freeze >= self.train_start, "freeze", self.freeze, f"φ trains from {self.train_start} on; freeze later"
@@ -246,8 +253,8 @@ class TrainConfig:
 
     steps: int = 500_000
     """Environment steps of each seed."""
-    chunk: int = 5_000
-    """Environment steps of one compiled call; between calls everything can be saved, stopped or changed."""
+    chunk: int | None = None
+    """Environment steps of one compiled call, about 5000 if not given; between calls a run can be saved or stopped."""
     checkpoint_seconds: float = 60.0
     """Save the whole state at most this often (and always at the end)."""
     trajectories: int = 0
@@ -256,56 +263,10 @@ class TrainConfig:
     """Precision of matrix products where the device has a choice."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "chunk"):
-            require(getattr(self, name) >= 1, name, getattr(self, name), "give at least 1")
-        require(self.steps % self.chunk == 0, "steps", self.steps, f"give a multiple of the chunk ({self.chunk})")
+        check_fields(self)
+        require(self.steps >= 1, "steps", self.steps, "give at least 1")
+        if self.chunk is not None:
+            require(self.chunk >= 1, "chunk", self.chunk, "give at least 1")
+            require(self.steps % self.chunk == 0, "steps", self.steps, f"give a multiple of the chunk ({self.chunk})")
         require(self.checkpoint_seconds >= 0, "checkpoint_seconds", self.checkpoint_seconds, "give at least 0")
         require(0 <= self.trajectories <= self.steps, "trajectories", self.trajectories, "give at most the steps")
-
-
-def parse_budgets(budgets: float | str | tuple[float, ...], count: int) -> tuple[float, ...]:
-    """One budget a cost; a single one serves all of them. Text separates them by commas."""
-    if isinstance(budgets, str):
-        try:
-            budgets = tuple(float(word) for word in budgets.split(","))
-        except ValueError:
-            raise UserError(f"budget '{budgets}' is not a list of numbers; write for example --budget 5,10") from None
-    if isinstance(budgets, int | float):
-        budgets = (float(budgets),)
-    if len(budgets) == 1:
-        budgets = budgets * count
-    given = ",".join(f"{budget:g}" for budget in budgets)
-    require(
-        len(budgets) == count, "budget", given, f"there are {count} costs: give one number for all, or one for each"
-    )
-    for budget in budgets:
-        require(budget >= 0 and budget < float("inf"), "budget", budget, "give finite values of at least 0")
-    return tuple(float(budget) for budget in budgets)
-
-
-def first_difference(one: Any, other: Any, name: str = "") -> tuple[str, Any, Any] | None:
-    """Where two nested dictionaries first differ, and what each says there."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        found = (first_difference(one.get(key), other.get(key), key) for key in {**one, **other})
-        return next((difference for difference in found if difference), None)
-    one, other = (list(value) if isinstance(value, tuple) else value for value in (one, other))
-    return None if one == other else (name, one, other)
-
-
-T = TypeVar("T")
-
-
-def from_dict(kind: type[T], data: Mapping[str, Any]) -> T:
-    """A configuration from the dictionary that `dataclasses.asdict` made of it."""
-    hints = typing.get_type_hints(kind)
-    known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
-    values = {}
-    for name, value in data.items():
-        if name not in known:
-            raise unknown(f"setting of {kind.__name__}", name, known)
-        if dataclasses.is_dataclass(hints[name]):
-            value = from_dict(hints[name], value)  # type: ignore[arg-type]
-        elif isinstance(value, list):
-            value = tuple(value)
-        values[name] = value
-    return kind(**values)

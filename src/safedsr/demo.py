@@ -1,9 +1,4 @@
-"""The demonstration: train a small SafeDSR agent, move the obstacle into its way, fit the cost weights anew, compare.
-
-Reduced against the paper so that it takes a minute or two on two cores: one room, one seed, 30 000 steps instead of
-500 000, 4 updates of 128 transitions a training instead of 10 of 256, and schedules shortened to match. It differs in
-kind by two settings: the goal absorbs (`terminal="absorb"`) and λ aims at a cost of 1 where the budget is 5.
-"""
+"""The demonstration: train a small SafeDSR agent, move the obstacle into its way, fit the cost weights anew."""
 
 import time
 from pathlib import Path
@@ -32,6 +27,10 @@ CONFIG = SafeDsrConfig(
 )
 TRAINING = TrainConfig(steps=30_000, chunk=1_000)
 EPSILON, EPISODES, SHIFT = 0.1, 1_000, 2
+REDUCTION = """\
+A SafeDSR agent, reduced to take a minute or two on two cores: one room, one seed, 30 000 steps instead of 500 000,
+4 updates of 128 transitions a training instead of 10 of 256, schedules shortened to match. It differs from the paper's
+in kind by two settings: the goal absorbs, and λ aims at a cost of 1 where the budget is 5."""
 
 
 class Row(NamedTuple):
@@ -46,11 +45,12 @@ class Row(NamedTuple):
 def run_demo(out: Path, seed: int = 0, show: train.Show | None = None) -> tuple[list[Row], float, Path]:
     """The rows of the comparison, the seconds the new fit took, and a picture; a finished training is used again."""
     folder = out / f"run-{seed}"
+    environments = make_environments("safedsr", ["one-room"], ["diamond"], "5")
+    job = Job("safedsr", environments, (seed,), CONFIG, train=TRAINING)
     if (folder / "manifest.json").exists():
-        train.resume(folder, show=show)
+        train.resume(folder, expect=job, show=show)
     else:
-        environments = make_environments("safedsr", ["one-room"], ["diamond"], "5")
-        train.train(Job("safedsr", environments, (seed,), CONFIG, train=TRAINING), folder, show=show)
+        train.train(job, folder, show=show)
     agent = load(folder)
     home = agent.environment
     moved = Environment(move_obstacle(agent), home.budgets)

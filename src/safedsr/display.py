@@ -21,13 +21,13 @@ def progress_bar(title: str) -> Iterator[Callable[[Progress], None]]:
 @contextlib.contextmanager
 def _terminal_bar(title: str) -> Iterator[Callable[[Progress], None]]:
     from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        MofNCompleteColumn(),  # the total is not known before the first chunk
         TextColumn("{task.fields[status]}"),
         TimeElapsedColumn(),
         TextColumn("ETA"),

@@ -11,12 +11,13 @@ import numpy as np
 from jax import Array
 
 from safedsr import grid
-from safedsr.agent import Agent, load
-from safedsr.config import parse_budgets, require
-from safedsr.job import Environment
+from safedsr.agent import Agent, load_all
+from safedsr.job import DEFAULT_BUDGET, Environment
 from safedsr.layout import Layout
+from safedsr.metrics import within
 from safedsr.scene import with_costs
 from safedsr.types import PyTree
+from safedsr.validation import parse_budgets, require
 from safedsr.walks import episode_paths
 
 
@@ -63,18 +64,21 @@ def evaluate_run(
     episodes: int = 1000,
     epsilon: float = 0.0,
     seed: int | None = None,
-) -> dict[tuple[str, int], Evaluation]:
-    """Every policy of a run folder, or that of one seed: (environment, seed) → its numbers."""
-    job = load(path).job
-    rows = {}
-    for index, trained in enumerate(job.environments):
+) -> list[tuple[Agent, Environment, Evaluation]]:
+    """Every policy of a run folder, or those of one seed, where it was walked, and its numbers."""
+    agents = load_all(path)
+    seeds = {number for _, number in agents}
+    require(seed is None or seed in seeds, "seed", seed, f"the run has {', '.join(map(str, sorted(seeds)))}")
+    rows = []
+    for (_, number), agent in agents.items():
+        if seed not in (None, number):
+            continue
+        trained = agent.environment
         scene = trained.scene if costs is None else with_costs(trained.scene, costs)
         same = budget is None and len(scene.cost_names) == len(trained.budgets)
-        budgets = trained.budgets if same else parse_budgets(budget or "5", len(scene.cost_names))
+        budgets = trained.budgets if same else parse_budgets(budget or DEFAULT_BUDGET, len(scene.cost_names))
         environment = Environment(scene, budgets)
-        for number in job.seeds if seed is None else (seed,):
-            agent = load(path, number, index)
-            rows[environment.name, number] = evaluate(agent, environment, episodes, epsilon)
+        rows.append((agent, environment, evaluate(agent, environment, episodes, epsilon)))
     return rows
 
 
@@ -84,7 +88,7 @@ def evaluate(
     """Episodes of the agent's ε-greedy policy in its own environment or another one."""
     environment = environment or agent.environment
     outcome = run_episodes(agent, environment.scene.layout, episodes, epsilon, seed)
-    safe = outcome.reached & (outcome.cost <= np.asarray(environment.budgets)).all(1)
+    safe = outcome.reached & within(outcome.cost, environment.budgets)
     return Evaluation(
         episodes=episodes,
         goal_rate=_share(outcome.reached),
@@ -97,17 +101,17 @@ def evaluate(
 
 def run_episodes(agent: Agent, layout: Layout, episodes: int, epsilon: float = 0.0, seed: int = 0) -> Outcome:
     """Whole episodes, all at once; the program ends when the last of them does."""
-    require(episodes >= 1, "episodes", episodes, "give at least 1")
+    require(episodes >= 2, "episodes", episodes, "give at least 2, for an interval")
     require(0 <= epsilon <= 1, "epsilon", epsilon, "give a share between 0 and 1")
     keys = jax.random.split(jax.random.key(seed), episodes)
-    return jax.device_get(_run(agent.trainer.values, agent.job.grid, agent.policy, layout, keys, jnp.float32(epsilon)))
+    return jax.device_get(_run(agent.values_of, agent.job.grid, agent.policy, layout, keys, jnp.float32(epsilon)))
 
 
 def agent_paths(agent: Agent, layout: Layout, epsilons: Sequence[float]) -> list[np.ndarray]:
     """The positions of one episode of the agent for each ε, for pictures."""
 
     def best(state: grid.GridState) -> Array:
-        return jnp.argmax(agent.trainer.values(agent.policy, grid.observe(state, layout)).score)
+        return jnp.argmax(agent.values_of(agent.policy, grid.observe(state, layout)).score)
 
     return episode_paths(best, layout, epsilons, agent.job.grid)
 
@@ -145,6 +149,6 @@ def _share(hits: np.ndarray) -> Estimate:
 def _mean(values: np.ndarray) -> Estimate:
     from scipy.stats import t
 
-    half = float(t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else np.inf
+    half = float(t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / len(values) ** 0.5)
     mean = float(values.mean())
     return Estimate(mean, mean - half, mean + half)

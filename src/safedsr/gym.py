@@ -74,7 +74,7 @@ class GridEnv(gymnasium.Env[np.ndarray, np.int64]):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed, options=options)
         if seed is not None:
-            self._key = jax.random.key(seed)
+            self._key = jax.random.key(seed % 2**32)
         elif self._key is None:
             self._key = jax.random.key(int(self.np_random.integers(2**31)))
         self._key, self._state, obs = _reset(self._key, self.scene.layout, self.config)

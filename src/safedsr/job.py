@@ -5,11 +5,15 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from safedsr.algorithms import find_algorithm
-from safedsr.config import GridConfig, TrainConfig, from_dict, parse_budgets, require
+from safedsr.config import GridConfig, TrainConfig
 from safedsr.errors import UserError
 from safedsr.layout import Scene
 from safedsr.maptext import format_scene, parse_scene
 from safedsr.scene import load_scene, with_costs
+from safedsr.validation import from_dict, parse_budgets, require
+
+USUAL_CHUNK = 5_000
+DEFAULT_BUDGET = "5"
 
 
 class Environment(NamedTuple):
@@ -36,19 +40,35 @@ class Job:
     train: TrainConfig = TrainConfig()
 
     def __post_init__(self) -> None:
-        find_algorithm(self.algorithm)
+        algorithm = find_algorithm(self.algorithm)
+        kind = algorithm.config.__name__
+        require(isinstance(self.agent, algorithm.config), "agent", type(self.agent).__name__, f"give a {kind}")
         require(len(self.seeds) >= 1, "seeds", len(self.seeds), "train at least one")
         require(len(set(self.seeds)) == len(self.seeds), "seeds", self.seeds, "give each seed once")
+        require(all(0 <= seed < 2**32 for seed in self.seeds), "seeds", self.seeds, "give numbers from 0 to 2³² - 1")
         require(len(self.environments) >= 1, "environments", 0, "give at least one layout")
+        for environment in self.environments:
+            count = len(environment.scene.layout.costs)
+            fits = len(environment.budgets) == count
+            require(fits, "budgets", environment.budgets, f"{environment.scene.name} has {count} costs: give one each")
         counts = {len(environment.budgets) for environment in self.environments}
         require(
             len(counts) == 1, "costs", sorted(counts), "environments of one job have equally many costs: add 'none'"
         )
-        sync = self.agent.sync_every
-        require(self.train.chunk % sync == 0, "chunk", self.train.chunk, f"give a multiple of sync_every ({sync})")
+        if algorithm.costless:
+            require(counts == {0}, "costs", sorted(counts), f"{self.algorithm} takes none")
+        steps, chunk, period = self.train.steps, self.train.chunk, self.agent.period
+        if chunk is not None:
+            require(chunk % period == 0, "chunk", chunk, f"give a multiple of sync_every ({period})")
+        require(steps % period == 0, "steps", steps, f"give a multiple of sync_every ({period})")
         aim = self.agent.multiplier.aim
         if aim is not None:
             require(len(aim) in (1, self.num_costs), "aim", aim, f"give one or {self.num_costs} (one a cost)")
+
+    @property
+    def chunk(self) -> int:
+        """Environment steps of one compiled call."""
+        return self.train.chunk or max(USUAL_CHUNK // self.agent.period, 1) * self.agent.period
 
     @property
     def num_costs(self) -> int:
@@ -94,17 +114,18 @@ def job_from_dict(data: dict[str, Any]) -> Job:
 
 
 def make_environments(
-    algorithm: str, layouts: Sequence[str], costs: Sequence[str], budget: str
+    algorithm: str, layouts: Sequence[str], costs: Sequence[str] = (), budget: str | None = None
 ) -> tuple[Environment, ...]:
     """Every layout with every choice of costs; without choices, the costs the layouts bring themselves."""
-    scenes = [load_scene(layout, choice) for layout in layouts for choice in (costs or (None,))]
     if find_algorithm(algorithm).costless:
-        scenes = [with_costs(scene, ()) for scene in scenes]
-        return tuple(Environment(scene, ()) for scene in scenes)
+        for name, given in (("costs", costs), ("budget", budget)):
+            require(not given, name, given, f"{algorithm} takes none: leave it out, or train 'safe{algorithm}'")
+        return tuple(Environment(with_costs(load_scene(layout), ()), ()) for layout in layouts)
+    scenes = [load_scene(layout, choice) for layout in layouts for choice in (costs or (None,))]
     for scene in scenes:
         if not scene.cost_names:
             raise UserError(
                 f"layout '{scene.name}' has no costs and {algorithm} needs some; give --costs (for example "
                 "'diamond', or 'none' for an empty one), or train 'dqn' or 'dsr'"
             )
-    return tuple(Environment(scene, parse_budgets(budget, len(scene.cost_names))) for scene in scenes)
+    return tuple(Environment(scene, parse_budgets(budget or DEFAULT_BUDGET, len(scene.cost_names))) for scene in scenes)

@@ -40,7 +40,8 @@ def make_layout(walls: Any, costs: Any, starts: Sequence[tuple[int, int]], goal:
     layout = Layout(
         walls=walls,
         costs=check_costs(costs, walls.shape),
-        starts=np.array(starts, np.int32).reshape(-1, 2),
+        # In reading order, as text has them: which start a random number means must survive being written down.
+        starts=np.array(sorted(starts, key=lambda cell: cell[::-1]), np.int32).reshape(-1, 2),
         num_starts=np.int32(len(starts)),
         goal=np.array(goal, np.int32),
         scale=np.float32(max(width, height)),

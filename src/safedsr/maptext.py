@@ -1,8 +1,9 @@
 """ASCII text ⇄ `Scene`, an exact round trip.
 
-One character a cell; then, after an empty line, what the letters mean, or whole cost layers::
+One character a cell: `#` wall, `.` free, `S` start, `G` goal, `C` a cost of 1. Then, after an empty line, what other
+letters mean, or whole cost layers::
 
-    S.AAB.G          # wall   . free   S start   G goal   C cost 1 (unless the legend says otherwise)
+    S.AAB.G
 
     A = fire 1
     B = fire 1, water 2.5

@@ -33,12 +33,17 @@ class Summary(NamedTuple):
     high: float
 
 
+def within(cost: np.ndarray, budgets: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Per episode [n, J]: is every cost within its budget? Budgets are rounded as costs are."""
+    return np.asarray((cost <= np.asarray(budgets, cost.dtype)).all(-1))
+
+
 def safe(episodes: Episodes, budgets: Sequence[float]) -> np.ndarray:
     """Per episode: did it reach the goal with every cost within its budget? The indicator of Eq. (17)."""
     count = episodes.cost.shape[1]
     if len(budgets) != count:
         raise UserError(f"{len(budgets)} budgets for {count} costs; give one a cost")
-    return episodes.reached.astype(bool) & (episodes.cost <= np.asarray(budgets, np.float64)).all(1)
+    return episodes.reached.astype(bool) & within(episodes.cost, budgets)
 
 
 def goal_count(episodes: Episodes) -> int:

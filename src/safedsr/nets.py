@@ -1,6 +1,6 @@
 """Networks: plain MLPs for one example; vmap for a batch. Layers start as PyTorch's do, as in the paper."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import equinox as eqx
@@ -14,18 +14,20 @@ from safedsr.types import PyTree
 
 
 class Mlp(eqx.Module):
-    """Dense layers with ReLU between them."""
+    """Dense layers with an activation between them."""
 
     layers: tuple[eqx.nn.Linear, ...]
+    activation: Callable[[Array], Array] = eqx.field(static=True)
 
-    def __init__(self, sizes: Sequence[int], *, key: Array) -> None:
+    def __init__(self, sizes: Sequence[int], *, key: Array, activation: Callable[[Array], Array] = jax.nn.relu) -> None:
+        self.activation = activation
         keys = jax.random.split(key, len(sizes) - 1)
         self.layers = tuple(eqx.nn.Linear(n, m, key=k) for (n, m), k in zip(pairwise(sizes), keys, strict=True))
 
     def hidden(self, x: Array) -> Array:
         """The input of the last layer."""
         for layer in self.layers[:-1]:
-            x = jax.nn.relu(layer(x))
+            x = self.activation(layer(x))
         return x
 
     def __call__(self, x: Array) -> Array:

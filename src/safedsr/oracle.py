@@ -155,6 +155,7 @@ def _walk(
     Each walk is a whole run of `steps` steps; gives the averages [policies, levels] over `walks` of them.
     """
     num_costs = len(layout.costs)
+    settled = min(schedule.epsilon_to, config.steps // 2)  # a walk shorter than the schedule counts its second half
 
     def advance(key, carry, time, table, ends):
         state, cost, total, late = carry
@@ -173,7 +174,7 @@ def _walk(
             length=done * length,
             cost=done * cost,
         )
-        at_last = time >= schedule.epsilon_to
+        at_last = time >= settled
         total = jax.tree.map(jnp.add, total, ended)
         late = jax.tree.map(lambda sum_, x: sum_ + at_last * x, late, ended)
         return state, jnp.where(done, 0.0, cost), total, late

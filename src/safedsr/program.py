@@ -18,13 +18,17 @@ WORKING_COPIES = 3  # of the state: what goes in, what comes out, what is in bet
 
 
 class Program:
-    """One trainer vmapped over environments [E] and seeds [S], compiled once for each phase and length."""
+    """One trainer vmapped over environments [E] and seeds [S], compiled once for each phase and length.
+
+    Between two calls of `advance` anything may change without a new compilation: `layout` and `aim` are plain
+    attributes, λ is an array of the state.
+    """
 
     def __init__(self, job: Job) -> None:
         self.job = job
         self.trainer = make_trainer(job.algorithm, job.agent, job.grid)
         self.layout: Layout = stack_layouts([e.scene.layout for e in job.environments])
-        self.aim = jnp.asarray([_aim(job, e.budgets) for e in job.environments], jnp.float32).reshape(-1, job.num_costs)
+        self.aim = jnp.asarray([_aim(job, e.budgets) for e in job.environments], jnp.float32)
         over_seeds = jax.vmap(self.trainer.init, (0, None))
         self._init = jax.jit(jax.vmap(over_seeds, (None, 0)))
         self._finite = jax.jit(_finite)
@@ -52,7 +56,8 @@ class Program:
     def next_stop(self, step: int) -> int:
         """Where the chunk that starts at `step` ends: at the chunk's length, the phase's end or the last step."""
         _, phase_end = self.trainer.phase_at(step)
-        ends = [step + self.job.train.chunk, self.job.train.steps, phase_end]
+        chunk = self.job.chunk
+        ends = [(step // chunk + 1) * chunk, self.job.train.steps, phase_end]
         return min(end for end in ends if end is not None)
 
     def first_bad(self, state: PyTree) -> tuple[str, int, int] | None:
@@ -73,10 +78,10 @@ class Program:
         if free is not None and need > free:
             lanes = len(self.job.seeds) * len(self.job.environments)
             fit = int(lanes * free / need) // len(self.job.environments)
+            cure = f"train about {fit} seeds at a time, or lower buffer_size" if fit else "lower buffer_size"
             raise UserError(
                 f"{len(self.job.seeds)} seeds in {len(self.job.environments)} environments need about "
-                f"{need / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are free; train about {fit} seeds at a time, "
-                "or lower buffer_size"
+                f"{need / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are free; {cure}"
             )
 
 

@@ -24,13 +24,14 @@ class _WhenGymnasiumComes:
     def find_spec(cls, name, path=None, target=None):
         if name != "gymnasium":
             return None
-        sys.meta_path.remove(cls)
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
             load = spec.loader.exec_module
 
             def load_then_register(module):
                 load(module)
+                if cls in sys.meta_path:
+                    sys.meta_path.remove(cls)
                 register_envs()
 
             spec.loader.exec_module = load_then_register

@@ -108,7 +108,7 @@ def sample_biased(
     """Batches [batches, size, 7 + J]: `share` of each is rare rows, split evenly over the signals, the rest uniform."""
     ring_key, rare_key = jax.random.split(key)
     signals = len(reservoir.seen)
-    rare_each = round(size * share / signals)
+    rare_each = min(round(size * share / signals), size // signals)
     uniform = sample(ring_key, ring, filled, (batches, size - signals * rare_each))
     rare = sample_rare(rare_key, reservoir, (batches, rare_each))  # [signals, batches, rare_each, ...]
     rare = jnp.moveaxis(rare, 0, 1).reshape(batches, signals * rare_each, ring.shape[1])

@@ -26,7 +26,7 @@ def report(paths: Sequence[str | Path]) -> list[Line]:
 
 def _lines(run: Run) -> list[Line]:
     lines = []
-    for index, about in enumerate(run.config["environments"]):
+    for index, about in enumerate(run.config.get("environments", [])):
         seeds = run.by_seed(index)
         if not seeds or not all(len(episodes.end_step) for episodes in seeds):
             raise UserError(f"{run.path} has seeds without a finished episode; train it further before reporting")

@@ -86,6 +86,8 @@ class RunWriter:
     def restore(self) -> tuple[dict[str, np.ndarray], int] | None:
         """The last checkpoint and its step, or None; forgets what was recorded after it."""
         found = self.last_state()
+        if found is None and any(storage.read_table(self.path / name) for name in TABLES):
+            raise UserError(f"{self.path} has results but no checkpoint, so it cannot go on; train into another folder")
         step = found[1] if found else 0
         for name in NAMES:
             for part in _parts(self.path, name):
@@ -101,8 +103,8 @@ class RunWriter:
         tensors, about = storage.read_tensors(states[-1])
         return tensors, int(about["step"])
 
-    def finish(self) -> None:
-        """Merge the parts of each table into one file."""
+    def finish(self, trajectories: int = 0) -> None:
+        """Merge the parts of each table into one file; of the trajectories, that many last steps if it is not 0."""
         for name in NAMES:
             parts = _parts(self.path, name)
             if parts:
@@ -113,6 +115,7 @@ class RunWriter:
                     table = {column: values[order] for column, values in table.items()}
                     storage.write_table(self.path / name, table, {"step": str(step)})
                 else:
+                    table = {column: values[-trajectories:] for column, values in table.items()}
                     storage.write_tensors(self.path / f"{name}.safetensors", table, {"step": str(step)})
                 for part in parts:
                     part.unlink()
@@ -136,9 +139,9 @@ def create_run(path: str | Path, config: dict[str, Any], seeds: list[int], devic
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot make the folder {path}: {error.strerror}") from None
+    _require_empty(path)
     with storage.lock(path / ".lock"):
-        if any(entry.name != ".lock" for entry in path.iterdir()):
-            raise UserError(f"{path} is not empty; choose another folder, or --resume to go on with the run in it")
+        _require_empty(path)  # again: another process may have been quicker
         (path / "checkpoint").mkdir()
         writer = RunWriter(path)
         writer.write_json("config.json", config)
@@ -147,13 +150,20 @@ def create_run(path: str | Path, config: dict[str, Any], seeds: list[int], devic
         yield writer
 
 
+def _require_empty(path: Path) -> None:
+    if any(entry.name != ".lock" for entry in path.iterdir()):
+        raise UserError(f"{path} is not empty; choose another folder, or --resume to go on with the run in it")
+
+
 @contextlib.contextmanager
 def resume_run(path: str | Path) -> Iterator[tuple[RunWriter, dict[str, Any]]]:
     """An existing run folder and its configuration, to go on with it."""
     path = Path(path)
     read_manifest(path)
     with storage.lock(path / ".lock"):
-        yield RunWriter(path), storage.read_json(path / "config.json")
+        for stray in [*path.glob(".*.tmp"), *path.glob("*/.*.tmp")]:  # of a writer that was killed
+            stray.unlink()
+        yield RunWriter(path), load_config(path)
 
 
 def load_checkpoint(path: str | Path) -> dict[str, np.ndarray]:
@@ -182,7 +192,13 @@ def load_run(path: str | Path) -> Run:
         tables = {name: _read_whole(path, name)[0] for name in TABLES}
     except storage.MissingFile:  # the writer merged its parts while we were reading them
         tables = {name: _read_whole(path, name)[0] for name in TABLES}
-    return Run(path, storage.read_json(path / "config.json"), manifest, **tables)
+    return Run(path, load_config(path), manifest, **tables)
+
+
+def load_config(path: Path) -> dict[str, Any]:
+    """The configuration of a run folder."""
+    read_manifest(path)
+    return storage.read_json(path / "config.json", ["algorithm"])
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -190,11 +206,11 @@ def read_manifest(path: Path) -> dict[str, Any]:
     if not (path / "manifest.json").is_file():
         what = "no such folder" if not path.is_dir() else "no manifest.json in it"
         raise UserError(f"{path} is not a run folder ({what}); give the folder of 'safedsr train --out'")
-    manifest = storage.read_json(path / "manifest.json")
-    found = manifest.get("format") if isinstance(manifest, dict) else None
+    manifest = storage.read_json(path / "manifest.json", ["format"])
+    found = manifest["format"]
     if found != FORMAT:
         raise UserError(f"{path} has run format {found}; this version reads format {FORMAT}: use the one that wrote it")
-    return manifest
+    return storage.read_json(path / "manifest.json", ["seeds"])
 
 
 def _manifest(seeds: list[int], device: str) -> dict[str, Any]:
@@ -236,6 +252,8 @@ def _read_whole(path: Path, name: str) -> tuple[Table, int]:
     """A table with the parts that came after it, and the step up to which it goes."""
     parts = _parts(path, name)  # before the table, into which a writer may merge them at any time
     whole = storage.read_table(path / name)
+    if whole and "step" not in whole[1]:
+        raise UserError(f"the table '{name}' in {path} was not written by safedsr")
     tables, step = ([whole[0]], int(whole[1]["step"])) if whole else ([], 0)
     for part in parts:
         if _part_step(part) > step:

@@ -107,10 +107,16 @@ def _read_costs(costs: Costs, scene: Scene) -> tuple[tuple[str, ...], np.ndarray
             layers.append(_draw_shape(item, scene)[None])
         elif Path(item).is_file():
             drawn = _read_file(item)
+            if drawn.layout.walls.shape != shape:
+                sizes = " × ".join(map(str, drawn.layout.walls.shape)), " × ".join(map(str, shape))
+                raise UserError(f"the costs in '{item}' are for a map of {sizes[0]} cells; this one has {sizes[1]}")
             names.extend(drawn.cost_names)
-            layers.append(check_costs(drawn.layout.costs, shape))
+            layers.append(drawn.layout.costs)
+        elif item.endswith(".txt") or "/" in item:
+            raise UserError(f"no cost file '{item}'; give the path of a text file or a shape such as 'diamond'")
         else:
             raise unknown("cost shape", item, COST_SHAPES)
+    names = [f"none-{i + 1}" if name == "none" and name in names[:i] else name for i, name in enumerate(names)]
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"cost '{name}' is given {names.count(name)} times; give each cost a name of its own")

@@ -2,11 +2,12 @@
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -44,14 +45,18 @@ def write_json(path: Path, data: Any) -> None:
     write_atomic(path, lambda file: file.write_text(text, encoding="utf-8"))
 
 
-def read_json(path: Path) -> Any:
-    """The content of a JSON file, or an error that names the file."""
+def read_json(path: Path, keys: Sequence[str] = ()) -> dict[str, Any]:
+    """The object in a JSON file, which must have these keys, or an error that names the file."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise MissingFile(f"{path} is missing") from None
     except (OSError, ValueError) as error:
         raise UserError(f"{path} is damaged: {error}") from None
+    missing = [key for key in keys if not isinstance(data, dict) or key not in data]
+    if missing or not isinstance(data, dict):
+        raise UserError(f"{path} is damaged: it lacks {', '.join(missing) or 'its content'}")
+    return data
 
 
 def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
@@ -59,7 +64,16 @@ def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], metadata: Mappi
     from safetensors.numpy import save_file
 
     whole = {name: np.asarray(array, order="C") for name, array in tensors.items()}
-    write_atomic(path, lambda file: save_file(whole, file, metadata=dict(metadata)))
+    about = {**metadata, "sha256": _digest(whole)}
+    write_atomic(path, lambda file: save_file(whole, file, metadata=about))
+
+
+def _digest(tensors: Mapping[str, np.ndarray]) -> str:
+    found = hashlib.sha256()
+    for name in sorted(tensors):
+        found.update(name.encode())
+        found.update(tensors[name].tobytes())
+    return found.hexdigest()
 
 
 def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
@@ -68,11 +82,14 @@ def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
 
     try:
         with safe_open(path, framework="numpy") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+            tensors, about = {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
     except FileNotFoundError:
         raise MissingFile(f"{path} is missing") from None
     except (OSError, SafetensorError) as error:
         raise UserError(f"{path} is damaged: {error}") from None
+    if "sha256" in about and about.pop("sha256") != _digest(tensors):
+        raise UserError(f"{path} is damaged: its content does not match its checksum")
+    return tensors, about
 
 
 def write_table(stem: Path, table: Table, metadata: Mapping[str, str]) -> Path:
@@ -128,7 +145,7 @@ def concatenate(tables: list[Table]) -> Table:
 
 
 @contextlib.contextmanager
-def lock(path: Path) -> Iterator[IO[str]]:
+def lock(path: Path) -> Iterator[None]:
     """Hold a lock file; it is let go when the process ends, however it ends."""
     with path.open("a") as file:
         try:
@@ -137,4 +154,4 @@ def lock(path: Path) -> Iterator[IO[str]]:
             raise UserError(
                 f"{path.parent} is in use by another process; wait for it or choose another folder"
             ) from None
-        yield file
+        yield

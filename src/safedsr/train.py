@@ -6,8 +6,9 @@ Nothing happens on the host per step: a chunk's records come back as arrays, and
 import contextlib
 import dataclasses
 import signal
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,18 +17,23 @@ import numpy as np
 
 from safedsr import runs
 from safedsr.agent import save_policy
-from safedsr.config import first_difference
 from safedsr.errors import UserError
 from safedsr.job import Job, job_from_dict
+from safedsr.metrics import within
 from safedsr.program import Program, from_arrays, to_arrays
 from safedsr.storage import Table, concatenate
 from safedsr.types import PyTree, Record
+from safedsr.validation import first_difference, require
 
 STOP_FILE = "stop"  # a file of this name in the run folder ends the training after the chunk
 
 
-class NotFinite(RuntimeError):
+class NotFinite(FloatingPointError):
     """A number of the training state is no longer finite."""
+
+
+class Stopped(KeyboardInterrupt):
+    """The training was asked to stop before its end, and everything is saved."""
 
 
 class Progress(NamedTuple):
@@ -47,6 +53,8 @@ Show = Callable[[Progress], None]
 
 def train(job: Job, out: str | Path, show: Show | None = None) -> Path:
     """Train a job into a new run folder."""
+    steps, start = job.train.steps, job.agent.train_start
+    require(steps > start, "steps", steps, f"learning starts at {start} (train_start): train longer, or start earlier")
     program = Program(job)
     program.check_memory()
     with runs.create_run(out, job.to_dict(), list(job.seeds), _device()) as writer:
@@ -54,17 +62,19 @@ def train(job: Job, out: str | Path, show: Show | None = None) -> Path:
     return Path(out)
 
 
-def resume(out: str | Path, steps: int | None = None, expect: Job | None = None, show: Show | None = None) -> Path:
+def resume(
+    out: str | Path, changes: Mapping[str, Any] | None = None, expect: Job | None = None, show: Show | None = None
+) -> Path:
     """Go on with a run folder, bit for bit as if it had never stopped.
 
-    `steps` makes it longer. `expect` is the job that the caller takes it for: another one is an error.
+    `changes` are fields of `TrainConfig`, such as more steps. `expect` is the job that the caller takes it for.
     """
     with runs.resume_run(out) as (writer, config):
         job = job_from_dict(config)
         if expect:
-            _require_same(expect, config)
-        if steps is not None:
-            job = dataclasses.replace(job, train=dataclasses.replace(job.train, steps=steps))
+            _require_same(expect, config, out)
+        if changes:
+            job = dataclasses.replace(job, train=dataclasses.replace(job.train, **changes))
         program = Program(job)
         program.check_memory()
         found = writer.restore()
@@ -74,20 +84,19 @@ def resume(out: str | Path, steps: int | None = None, expect: Job | None = None,
             state, step = from_arrays(program.state_shape(), found[0], f"the checkpoint in {out}"), found[1]
         if step > job.train.steps:
             raise UserError(f"{out} has {step} steps already; steps is {job.train.steps}: give more, or train anew")
-        if job.to_dict() != config:
+        if first_difference(job.to_dict(), config):
             writer.write_json("config.json", job.to_dict())
         (Path(out) / STOP_FILE).unlink(missing_ok=True)
         _loop(program, writer, state, step, show)
     return Path(out)
 
 
-def _require_same(expect: Job, config: dict[str, Any]) -> None:
+def _require_same(expect: Job, config: dict[str, Any], out: str | Path) -> None:
     asked = {**expect.to_dict(), "train": config["train"]}  # how long and how often may change
     if difference := first_difference(asked, config):
         name, mine, theirs = difference
-        raise UserError(
-            f"{name} is {mine!r} but the run was started with {theirs!r}; give the same settings as then, or none"
-        )
+        what = "the map is another" if name == "map" else f"{name} is {mine!r} here and {theirs!r} there"
+        raise UserError(f"{out} holds a run with other settings: {what}; remove it, or choose another folder")
 
 
 def _loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, show: Show | None) -> None:
@@ -114,9 +123,10 @@ def _loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, sh
                 saved = time.monotonic()
             if asked:
                 break
-    if step == job.train.steps:
-        save_policy(writer.path, program, state, runs.load_run(writer.path))
-        writer.finish()
+    if step < job.train.steps:
+        raise Stopped(f"stopped at step {step} of {job.train.steps}, all saved in {writer.path}; go on with --resume")
+    save_policy(writer.path, program, state, runs.load_run(writer.path))
+    writer.finish(job.train.trajectories)
 
 
 def _save(writer: runs.RunWriter, pending: dict[str, list[Table]], state: PyTree, step: int) -> None:
@@ -132,8 +142,8 @@ def _require_finite(program: Program, state: PyTree, step: int) -> None:
         leaf, environment, seed = bad
         where = f"seed {program.job.seeds[seed]} in {program.job.environments[environment].name}"
         raise NotFinite(
-            f"'{leaf}' is not finite at step {step}, {where}; the last checkpoint is kept. "
-            "A smaller learning_rate is the usual cure."
+            f"'{leaf}' is not finite at step {step}, {where}; checkpoints made before are kept. "
+            "Train anew with a smaller learning_rate."
         )
 
 
@@ -179,11 +189,9 @@ def _trajectories(records: Record, step: int, program: Program) -> Table:
 def _progress(episodes: Table, lam: np.ndarray, step: int, count: int, job: Job) -> Progress:
     ended = len(episodes["seed"])
     reached = episodes["reached"]
-    within = np.ones(ended, bool)
-    budgets = np.array([environment.budgets for environment in job.environments])  # [E, J]
-    for j in range(job.num_costs):
-        within &= episodes[f"cost_{j}"] <= budgets[episodes["environment"], j]
-    rate, safe_rate = (float(x.mean()) if ended else 0.0 for x in (reached, reached & within))
+    budgets = np.array([environment.budgets for environment in job.environments])[episodes["environment"]]  # [n, J]
+    cost = np.stack([episodes[f"cost_{j}"] for j in range(job.num_costs)], 1) if job.num_costs else budgets
+    rate, safe_rate = (float(x.mean()) if ended else 0.0 for x in (reached, reached & within(cost, budgets)))
     return Progress(
         step,
         job.train.steps,
@@ -206,13 +214,14 @@ def _device() -> str:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C asks to stop after the chunk; a second one stops at once."""
+    """Ctrl-C asks to stop after the chunk; a second one stops at once, and loses what came after the last save."""
     asked: list[int] = []
 
     def ask(signum: int, frame: object) -> None:
         if asked:
             raise KeyboardInterrupt
         asked.append(signum)
+        print("stopping after this chunk; Ctrl-C again stops at once", file=sys.stderr, flush=True)
 
     try:
         before = signal.signal(signal.SIGINT, ask)

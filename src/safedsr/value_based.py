@@ -119,9 +119,10 @@ def make_trainer(learner: Learner, config: SafeDqnConfig | SafeDsrConfig, grid_c
     def remember(state: State, rows: Array, layout: Layout, step: Array) -> State:
         if state.reservoir is not None:
             key, store_key = jax.random.split(state.key)
-            low = jnp.array([grid_config.step_reward] + [0.0] * len(layout.costs))
+            rewards = (grid_config.step_reward, grid_config.step_reward + grid_config.goal_reward)
+            low = jnp.array([min(rewards)] + [0.0] * len(layout.costs))
             dearest = jnp.max(jnp.asarray(layout.costs), (1, 2))
-            high = jnp.concatenate([low[:1] + grid_config.goal_reward, dearest])
+            high = jnp.concatenate([jnp.array([max(rewards)]), dearest])
             state = state._replace(key=key, reservoir=replay.store(store_key, state.reservoir, rows, low, high))
         return state._replace(ring=replay.add(state.ring, rows, step))
 
@@ -143,7 +144,7 @@ def make_trainer(learner: Learner, config: SafeDqnConfig | SafeDsrConfig, grid_c
             return state._replace(learner=learner.sync(state.learner)), out
 
         state, (records, losses) = jax.lax.scan(period, state, step + config.sync_every * jnp.arange(periods))
-        records = jax.tree.map(lambda x: x.reshape(-1, *x.shape[3:]), records)
+        records = jax.tree.map(lambda x: x.reshape(periods * config.sync_every, *x.shape[3:]), records)
         return state, records, jax.tree.map(jnp.mean, losses)
 
     def phase_at(step: int) -> tuple[str, int | None]:

@@ -1,0 +1,148 @@
+"""The commands about training: algos, train, evaluate, report."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from safedsr.algorithms import ALGORITHMS, Algorithm, find_algorithm
+from safedsr.config import GridConfig, TrainConfig
+from safedsr.errors import UserError
+from safedsr.terminal import CostNames, Json, busy, print_json, print_table
+
+
+def algos(as_json: Json = False) -> None:
+    """List the algorithms."""
+    if as_json:
+        return print_json({name: algorithm.about for name, algorithm in ALGORITHMS.items()})
+    for name, algorithm in ALGORITHMS.items():
+        print(f"{name:10} {algorithm.about}")
+
+
+def train() -> None:
+    """Train an agent: safedsr train ALGORITHM --out DIR (its flags: safedsr train ALGORITHM --help)."""
+    train_command(["--help"])
+
+
+def train_command(args: list[str]) -> None:
+    """`safedsr train` with its own arguments: a command for each algorithm."""
+    if args and not args[0].startswith("-"):
+        find_algorithm(args[0])
+    functions = {name: _train_function(algorithm, args) for name, algorithm in ALGORITHMS.items()}
+    tyro.extras.subcommand_cli_from_dict(functions, prog="safedsr train", description="Train an agent.", args=args)
+
+
+def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
+    """The command that trains one algorithm; each of its settings is a flag."""
+    config = algorithm.config
+
+    def run(
+        out: Annotated[Path, tyro.conf.arg(help="Run folder to write.")],
+        layout: Annotated[tuple[str, ...], tyro.conf.arg(help="Maps; several are trained at once.")] = ("one-room",),
+        costs: Annotated[tuple[str, ...], tyro.conf.arg(help="Costs of each map, as in 'safedsr show'.")] = (),
+        budget: Annotated[str | None, tyro.conf.arg(help="Cost budget of an episode, 5 if not given.")] = None,
+        seeds: Annotated[int, tyro.conf.arg(help="How many seeds to train at once.")] = 1,
+        first_seed: Annotated[int, tyro.conf.arg(help="The first of them.")] = 0,
+        resume: Annotated[bool, tyro.conf.arg(help="Go on with the run in that folder.")] = False,
+        agent: Annotated[config, tyro.conf.arg(name="")] = config(),  # pyright: ignore[reportInvalidTypeForm]
+        grid: Annotated[GridConfig, tyro.conf.arg(name="")] = GridConfig(),
+        training: Annotated[TrainConfig, tyro.conf.arg(name="")] = TrainConfig(),
+    ) -> None:
+        if resume:
+            return _resume(out, algorithm.name, training, args)
+        from safedsr.job import Job, make_environments
+
+        environments = make_environments(algorithm.name, layout, costs, budget)
+        job = Job(algorithm.name, environments, tuple(range(first_seed, first_seed + seeds)), agent, grid, training)
+        from safedsr.display import progress_bar
+        from safedsr.train import train
+
+        with progress_bar(algorithm.name) as show:
+            train(job, out, show=show)
+        print(f"run folder: {out}")
+
+    run.__doc__ = f"Train {algorithm.name}: {algorithm.about}."
+    return tyro.conf.configure(tyro.conf.OmitArgPrefixes)(run)
+
+
+def _resume(out: Path, algorithm: str, training: TrainConfig, args: list[str]) -> None:
+    """Go on with a run; only how long, how often and how it computes may be given anew."""
+    from safedsr.runs import load_config
+
+    trained = load_config(out)["algorithm"]
+    if trained != algorithm:
+        raise UserError(f"the run in {out} trains '{trained}', not '{algorithm}'; safedsr train {trained} --resume")
+    given = {arg.partition("=")[0][2:].replace("-", "_") for arg in args if arg.startswith("--")} - {"out", "resume"}
+    changes = {name: getattr(training, name) for name in given if name in TrainConfig.__dataclass_fields__}
+    if others := sorted(given - set(changes)):
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
+        raise UserError(f"--resume takes its settings from {out}; leave out {names}")
+    from safedsr.display import progress_bar
+    from safedsr.train import resume
+
+    with progress_bar(algorithm) as show:
+        resume(out, changes, show=show)
+    print(f"run folder: {out}")
+
+
+def evaluate(
+    run: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(help="A run folder.")]],
+    costs: CostNames = None,
+    budget: Annotated[str | None, tyro.conf.arg(help="Other budgets than it was trained with.")] = None,
+    episodes: Annotated[int, tyro.conf.arg(help="Episodes of each policy.")] = 1000,
+    epsilon: Annotated[float, tyro.conf.arg(help="Share of random actions.")] = 0.0,
+    seed: Annotated[int | None, tyro.conf.arg(help="Only the policies of this seed.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Walk the policies of a run and report goal rate, safe goal rate, reward and cost with 95 % intervals."""
+    from safedsr.evaluate import evaluate_run
+
+    with busy(f"walking {run}", quiet=as_json):
+        rows = evaluate_run(run, costs, budget, episodes, epsilon, seed)
+    if as_json:
+        return print_json(
+            [
+                {"trained": agent.environment.name, "environment": where.name, "seed": agent.seed, **found.to_dict()}
+                for agent, where, found in rows
+            ]
+        )
+    columns = ("trained on", "walked on", "seed", "goal rate", "safe goal rate", "reward", "cost", "steps")
+    print_table(
+        columns,
+        [
+            (
+                agent.environment.name,
+                where.name,
+                agent.seed,
+                found.goal_rate,
+                found.safe_goal_rate,
+                found.reward,
+                " | ".join(map(str, found.cost)),
+                found.length,
+            )
+            for agent, where, found in rows
+        ],
+    )
+    print(f"{episodes} episodes each, ε = {epsilon:g}; mean and 95 % interval")
+
+
+def report(
+    runs: tyro.conf.Positional[Annotated[tuple[Path, ...], tyro.conf.arg(help="Run folders.")]], as_json: Json = False
+) -> None:
+    """Print the end-of-training statistics of run folders: mean, std, p25, IQM with 95 % interval, p75 over seeds."""
+    from safedsr.report import report as make_report
+
+    if not runs:
+        raise UserError("no run folder given; write for example: safedsr report runs/safedsr")
+    lines = make_report(runs)
+    if as_json:
+        return print_json([{**line._asdict(), "found": line.found._asdict()} for line in lines])
+
+    def cells(line: Any) -> tuple[object, ...]:
+        found = line.found
+        middle = f"{found.iqm:.1f} ({found.low:.1f} … {found.high:.1f})"
+        numbers = (f"{found.mean:.1f}", f"{found.std:.1f}", f"{found.p25:.1f}", middle, f"{found.p75:.1f}")
+        return (line.run, line.environment, line.metric, line.seeds, *numbers)
+
+    columns = ("run", "environment", "metric", "seeds", "mean", "std", "p25", "IQM (95 %)", "p75")
+    print_table(columns, map(cells, lines))

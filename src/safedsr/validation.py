@@ -1,0 +1,96 @@
+"""Checks of what users set, and settings ⇄ dictionaries."""
+
+import dataclasses
+import difflib
+import math
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+from safedsr.errors import UserError, unknown
+
+
+def require(ok: bool, field: str, given: object, need: str) -> None:
+    """Raise unless `ok`, naming the field, what was given and what is possible."""
+    if not ok:
+        raise UserError(f"{field} is {given!r}; {need}")
+
+
+def check_fields(config: Any) -> None:
+    """Raise unless every field holds what its type says: a known word, a whole number, a finite one."""
+    hints = typing.get_type_hints(type(config))
+    for field in dataclasses.fields(config):
+        kind, value = hints[field.name], getattr(config, field.name)
+        if typing.get_origin(kind) is Literal:
+            choices = typing.get_args(kind)
+            near = difflib.get_close_matches(str(value), choices, n=1)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            require(value in choices, field.name, value, f"possible: {', '.join(choices)}{hint}")
+        elif kind is int:
+            require(isinstance(value, int) and not isinstance(value, bool), field.name, value, "give a whole number")
+        elif kind is float:
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            require(number and math.isfinite(value), field.name, value, "give a finite number")
+        elif isinstance(value, tuple):
+            check_numbers(field.name, value, whole=kind == tuple[int, ...])
+
+
+def check_numbers(name: str, values: tuple[Any, ...], *, whole: bool) -> None:
+    """Raise unless all are numbers: widths (whole, at least 1) or costs (finite, at least 0)."""
+    for value in values:
+        if whole:
+            require(isinstance(value, int) and value >= 1, name, values, "give whole numbers of at least 1")
+        else:
+            fine = isinstance(value, int | float) and math.isfinite(value) and value >= 0
+            require(fine, name, values, "give finite numbers of at least 0")
+
+
+def parse_budgets(budgets: float | str | tuple[float, ...], count: int) -> tuple[float, ...]:
+    """One budget a cost; a single one serves all of them. Text separates them by commas."""
+    if isinstance(budgets, str):
+        try:
+            budgets = tuple(float(word) for word in budgets.split(","))
+        except ValueError:
+            raise UserError(f"budget '{budgets}' is not a list of numbers; write for example --budget 5,10") from None
+    if isinstance(budgets, int | float):
+        budgets = (float(budgets),)
+    if len(budgets) == 1:
+        budgets = budgets * count
+    given = ",".join(f"{budget:g}" for budget in budgets)
+    require(
+        len(budgets) == count, "budget", given, f"there are {count} costs: give one number for all, or one for each"
+    )
+    for budget in budgets:
+        require(budget >= 0 and budget < float("inf"), "budget", budget, "give finite values of at least 0")
+    return tuple(float(budget) for budget in budgets)
+
+
+def first_difference(one: Any, other: Any, name: str = "") -> tuple[str, Any, Any] | None:
+    """Where two nested dictionaries first differ, and what each says there."""
+    one, other = (list(value) if isinstance(value, tuple) else value for value in (one, other))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        found = (first_difference(one.get(key), other.get(key), key) for key in {**one, **other})
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        found = (first_difference(mine, theirs, name) for mine, theirs in zip(one, other, strict=True))
+    else:
+        return None if one == other else (name, one, other)
+    return next((difference for difference in found if difference), None)
+
+
+T = TypeVar("T")
+
+
+def from_dict(kind: type[T], data: Mapping[str, Any]) -> T:
+    """A configuration from the dictionary that `dataclasses.asdict` made of it."""
+    hints = typing.get_type_hints(kind)
+    known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    values = {}
+    for name, value in data.items():
+        if name not in known:
+            raise unknown(f"setting of {kind.__name__}", name, known)
+        if dataclasses.is_dataclass(hints[name]):
+            value = from_dict(hints[name], value)  # type: ignore[arg-type]
+        elif isinstance(value, list):
+            value = tuple(value)
+        values[name] = value
+    return kind(**values)

@@ -19,11 +19,12 @@ def chunk(step, count=50):
 def test_a_bar_on_a_terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
     with display.progress_bar("safedqn") as show:
-        waiting = sys.stderr.getvalue()
+        waiting = terminal.getvalue()
         show(chunk(100))
-    shown = sys.stderr.getvalue()
+    shown = terminal.getvalue()
     assert "safedqn" in waiting and "compiling" in waiting
     for word in ("100/200", "goal 0.50", "safe 0.25", "λ 0.125", "steps/s"):
         assert word in shown

@@ -83,8 +83,8 @@ def test_random_actions_make_a_difference():
 @pytest.mark.parametrize(("hits", "count"), [(0, 20), (7, 20), (20, 20), (499, 1000)])
 def test_shares_have_clopper_pearson_intervals(hits, count):
     found = module._share(np.arange(count) < hits)
-    low = beta.ppf(0.025, hits, count - hits + 1) if hits else 0.0
-    high = beta.ppf(0.975, hits + 1, count - hits) if hits < count else 1.0
+    low = float(beta.ppf(0.025, hits, count - hits + 1)) if hits else 0.0
+    high = float(beta.ppf(0.975, hits + 1, count - hits)) if hits < count else 1.0
     np.testing.assert_allclose(found, [hits / count, low, high], rtol=1e-6, atol=1e-12)
 
 

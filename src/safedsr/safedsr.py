@@ -3,6 +3,7 @@
 Losses are written for one transition; the caller vmaps and averages. Nothing here differentiates M's loss in φ.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -100,110 +101,137 @@ def successor_loss(successor: Mlp, phi: Array, goal: Array) -> Array:
     return mean_square(goal - successor(phi))
 
 
+class Batch(NamedTuple):
+    """What one successor update needs: transitions, their features, and the target network's features."""
+
+    t: Transition
+    phi: Array  # [n, d] φ(s, a)
+    next_phi: Array  # [n, A, d] φ(s′, ·)
+    target_phi: Array  # [n, d]
+    target_next_phi: Array  # [n, A, d]
+
+
+def _adam(config: SafeDsrConfig) -> Any:  # optax does not know modules as parameters
+    return optax.adam(config.learning_rate)
+
+
+def init(key: Array, num_costs: int, config: SafeDsrConfig) -> DsrState:
+    """Everything with random weights, targets equal to what they follow."""
+    adam = _adam(config)
+    phi_key, decoder_key, successor_key, r_key, c_key = jax.random.split(key, 5)
+    d, inputs = config.features, 2 + NUM_ACTIONS
+    encoder = Encoder(
+        Mlp((inputs, *config.phi_hidden, d), key=phi_key),
+        Mlp((d, *config.decoder_hidden, inputs), key=decoder_key),
+    )
+    weights = Weights(weight_matrix((d,), key=r_key), weight_matrix((num_costs, d), key=c_key))
+    successor = Mlp((d, *config.successor_hidden, d), key=successor_key)
+    return DsrState(
+        encoder=encoder,
+        weights=weights,
+        successor=successor,
+        target_phi=encoder.phi,
+        target_successor=successor,
+        encoder_optimizer=adam.init(encoder),
+        weights_optimizer=adam.init(weights),
+        successor_optimizer=adam.init(successor),
+    )
+
+
+def learn_features(s: DsrState, batch: Transition, config: SafeDsrConfig) -> tuple[DsrState, Array]:
+    """One step on Eq. (14) for φ, g, w_r and w_c."""
+
+    def loss(both: tuple[Encoder, Weights]) -> Array:
+        return jax.vmap(feature_loss, (None, None, 0, None))(*both, batch, config).mean()
+
+    value, (encoder_slope, weights_slope) = jax.value_and_grad(loss)((s.encoder, s.weights))
+    encoder, optimizer = descend(_adam(config), encoder_slope, s.encoder, s.encoder_optimizer)
+    return _step_weights(s._replace(encoder=encoder, encoder_optimizer=optimizer), weights_slope, config), value
+
+
+def learn_weights(s: DsrState, batch: Transition, phi: Array, config: SafeDsrConfig) -> tuple[DsrState, Array]:
+    """One step on Eq. (14) for w_r and w_c alone, given φ(s, a)."""
+
+    def loss(weights: Weights) -> Array:
+        return jax.vmap(weights_loss, (None, 0, 0, None))(weights, phi, batch, config).mean()
+
+    value, slope = jax.value_and_grad(loss)(s.weights)
+    return _step_weights(s, slope, config), value
+
+
+def _step_weights(s: DsrState, slope: Weights, config: SafeDsrConfig) -> DsrState:
+    weights, optimizer = descend(_adam(config), slope, s.weights, s.weights_optimizer)
+    return s._replace(weights=weights, weights_optimizer=optimizer)
+
+
+def learn_successor(s: DsrState, batch: Batch, lam: Array, config: SafeDsrConfig) -> tuple[DsrState, Array]:
+    """One step on Eq. (11) for M; the best next action is the current networks'."""
+    best = jax.vmap(lambda phi: jnp.argmax(scores(s.successor, s.weights, phi, lam)))(batch.next_phi)
+    target = jax.vmap(successor_target, (None, 0, 0, 0, 0, None))
+    goal = target(s.target_successor, batch.target_phi, batch.target_next_phi, best, batch.t.terminated, config)
+
+    def loss(successor: Mlp) -> Array:
+        return jax.vmap(successor_loss, (None, 0, 0))(successor, batch.phi, goal).mean()
+
+    value, slope = jax.value_and_grad(loss)(s.successor)
+    successor, optimizer = descend(_adam(config), slope, s.successor, s.successor_optimizer)
+    return s._replace(successor=successor, successor_optimizer=optimizer), value
+
+
+def learn(
+    s: DsrState, memory: Memory, lam: Array, key: Array, phase: str, config: SafeDsrConfig
+) -> tuple[DsrState, dict[str, Array]]:
+    """All updates of one training; batches, and features that stay constant meanwhile, are made at once."""
+    biased_key, plain_key = jax.random.split(key)
+    shape = config.update_steps, config.batch_size
+    assert memory.reservoir is not None
+    rows = replay.sample_biased(
+        biased_key, memory.ring, memory.reservoir, memory.filled, *shape, share=config.biased_share
+    )
+    biased = replay.unpack(rows)
+    plain = replay.unpack(replay.sample(plain_key, memory.ring, memory.filled, shape))
+    of_all = jax.vmap(batch_features, (None, 0))
+    target = of_all(s.target_phi, plain)
+    if phase == "frozen":
+        biased_phi, _ = of_all(s.encoder.phi, biased)
+        batches = biased, biased_phi, Batch(plain, *of_all(s.encoder.phi, plain), *target)
+    else:
+        batches = biased, plain, target
+
+    def update(s: DsrState, xs) -> tuple[DsrState, tuple[Array, Array]]:
+        biased, plain, target = xs
+        s, feature_value = learn_features(s, biased, config)
+        s, value = learn_successor(s, Batch(plain, *batch_features(s.encoder.phi, plain), *target), lam, config)
+        return s, (feature_value, value)
+
+    def update_frozen(s: DsrState, xs) -> tuple[DsrState, tuple[Array, Array]]:
+        biased, biased_phi, batch = xs
+        s, feature_value = learn_weights(s, biased, biased_phi, config)
+        s, value = learn_successor(s, batch, lam, config)
+        return s, (feature_value, value)
+
+    s, (feature_values, values) = jax.lax.scan(update_frozen if phase == "frozen" else update, s, batches)
+    return s, {"feature_loss": feature_values.mean(), "successor_loss": values.mean()}
+
+
+def batch_features(phi: Mlp, t: Transition) -> tuple[Array, Array]:
+    """φ(s, a) [n, d] and φ(s′, ·) [n, A, d] of n transitions."""
+    return jax.vmap(features, (None, 0, 0))(phi, t.obs, t.action), jax.vmap(all_features, (None, 0))(phi, t.next_obs)
+
+
+def values(policy: DsrPolicy, obs: Array, lam: Array) -> Values:
+    """Q, K and M of every action."""
+    m = jax.vmap(policy.successor)(all_features(policy.phi, obs))  # [A, d]
+    q, k = m @ policy.weights.w_r, m @ policy.weights.w_c.T  # Eqs. (8) and (13)
+    return Values(q=q, k=k, m=m, score=q - k @ lam)
+
+
 def make_safedsr(config: SafeDsrConfig, grid_config: GridConfig) -> Trainer:
     """The trainer of Alg. 2."""
-    adam: Any = optax.adam(config.learning_rate)  # optax does not know modules as parameters
-
-    def init(key: Array, num_costs: int) -> DsrState:
-        phi_key, decoder_key, successor_key, r_key, c_key = jax.random.split(key, 5)
-        d, inputs = config.features, 2 + NUM_ACTIONS
-        encoder = Encoder(
-            Mlp((inputs, *config.phi_hidden, d), key=phi_key),
-            Mlp((d, *config.decoder_hidden, inputs), key=decoder_key),
-        )
-        weights = Weights(weight_matrix((d,), key=r_key), weight_matrix((num_costs, d), key=c_key))
-        successor = Mlp((d, *config.successor_hidden, d), key=successor_key)
-        return DsrState(
-            encoder=encoder,
-            weights=weights,
-            successor=successor,
-            target_phi=encoder.phi,
-            target_successor=successor,
-            encoder_optimizer=adam.init(encoder),
-            weights_optimizer=adam.init(weights),
-            successor_optimizer=adam.init(successor),
-        )
-
-    def learn_features(s: DsrState, batch: Transition) -> tuple[DsrState, Array]:
-        def loss(both: tuple[Encoder, Weights]) -> Array:
-            return jax.vmap(feature_loss, (None, None, 0, None))(*both, batch, config).mean()
-
-        value, (encoder_slope, weights_slope) = jax.value_and_grad(loss)((s.encoder, s.weights))
-        encoder, optimizer = descend(adam, encoder_slope, s.encoder, s.encoder_optimizer)
-        return step_weights(s._replace(encoder=encoder, encoder_optimizer=optimizer), weights_slope), value
-
-    def learn_weights(s: DsrState, batch: Transition, phi: Array) -> tuple[DsrState, Array]:
-        def loss(weights: Weights) -> Array:
-            return jax.vmap(weights_loss, (None, 0, 0, None))(weights, phi, batch, config).mean()
-
-        value, slope = jax.value_and_grad(loss)(s.weights)
-        return step_weights(s, slope), value
-
-    def step_weights(s: DsrState, slope: Weights) -> DsrState:
-        weights, optimizer = descend(adam, slope, s.weights, s.weights_optimizer)
-        return s._replace(weights=weights, weights_optimizer=optimizer)
-
-    def learn_successor(
-        s: DsrState, batch: Transition, phi: Array, next_phi: Array, goal_phi: Array, goal_next: Array, lam: Array
-    ) -> tuple[DsrState, Array]:
-        best = jax.vmap(lambda p: jnp.argmax(scores(s.successor, s.weights, p, lam)))(next_phi)
-        target = jax.vmap(successor_target, (None, 0, 0, 0, 0, None))
-        goal = target(s.target_successor, goal_phi, goal_next, best, batch.terminated, config)
-
-        def loss(successor: Mlp) -> Array:
-            return jax.vmap(successor_loss, (None, 0, 0))(successor, phi, goal).mean()
-
-        value, slope = jax.value_and_grad(loss)(s.successor)
-        successor, optimizer = descend(adam, slope, s.successor, s.successor_optimizer)
-        return s._replace(successor=successor, successor_optimizer=optimizer), value
-
-    def learn(s: DsrState, memory: Memory, lam: Array, key: Array, phase: str) -> tuple[DsrState, dict[str, Array]]:
-        """All updates of one training; batches and the features that stay constant meanwhile are made at once."""
-        feature_key, successor_key = jax.random.split(key)
-        count, size = config.update_steps, config.batch_size
-        assert memory.reservoir is not None
-        rare = replay.unpack(
-            replay.sample_biased(
-                feature_key, memory.ring, memory.reservoir, memory.filled, count, size, config.biased_share
-            )
-        )
-        plain = replay.unpack(replay.sample(successor_key, memory.ring, memory.filled, (count, size)))
-        each = jax.vmap(jax.vmap(features, (None, 0, 0)), (None, 0, 0))
-        every = jax.vmap(jax.vmap(all_features, (None, 0)), (None, 0))
-        goal_phi, goal_next = each(s.target_phi, plain.obs, plain.action), every(s.target_phi, plain.next_obs)
-
-        def update(s: DsrState, batch) -> tuple[DsrState, tuple[Array, Array]]:
-            rare, plain, goal_phi, goal_next = batch
-            s, feature_value = learn_features(s, rare)
-            phi = jax.vmap(features, (None, 0, 0))(s.encoder.phi, plain.obs, plain.action)
-            next_phi = jax.vmap(all_features, (None, 0))(s.encoder.phi, plain.next_obs)
-            s, value = learn_successor(s, plain, phi, next_phi, goal_phi, goal_next, lam)
-            return s, (feature_value, value)
-
-        def update_frozen(s: DsrState, batch) -> tuple[DsrState, tuple[Array, Array]]:
-            rare, rare_phi, plain, goal_phi, goal_next, phi, next_phi = batch
-            s, feature_value = learn_weights(s, rare, rare_phi)
-            s, value = learn_successor(s, plain, phi, next_phi, goal_phi, goal_next, lam)
-            return s, (feature_value, value)
-
-        if phase == "frozen":
-            phi = s.encoder.phi
-            now = each(phi, plain.obs, plain.action), every(phi, plain.next_obs)
-            batches = (rare, each(phi, rare.obs, rare.action), plain, goal_phi, goal_next, *now)
-            s, values = jax.lax.scan(update_frozen, s, batches)
-        else:
-            s, values = jax.lax.scan(update, s, (rare, plain, goal_phi, goal_next))
-        return s, {"feature_loss": values[0].mean(), "successor_loss": values[1].mean()}
-
-    def values(policy: DsrPolicy, obs: Array, lam: Array) -> Values:
-        m = jax.vmap(policy.successor)(all_features(policy.phi, obs))  # [A, d]
-        q, k = m @ policy.weights.w_r, m @ policy.weights.w_c.T  # Eqs. (8) and (13)
-        return Values(q=q, k=k, m=m, score=q - k @ lam)
-
     learner = Learner(
-        init=init,
+        init=partial(init, config=config),
         scores=lambda s, obs, lam: scores(s.successor, s.weights, all_features(s.encoder.phi, obs), lam),
-        learn=learn,
+        learn=partial(learn, config=config),
         sync=lambda s: s._replace(target_phi=s.encoder.phi, target_successor=s.successor),
         policy=lambda s: DsrPolicy(s.encoder.phi, s.successor, s.weights),
         values=values,

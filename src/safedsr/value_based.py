@@ -5,6 +5,7 @@ counter, and what is learnt in a phase is fixed when the phase is compiled.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -63,99 +64,118 @@ class Policy(NamedTuple):
     lam: Array  # [J]
 
 
+class Loop(NamedTuple):
+    """What is fixed when the loop is compiled."""
+
+    learner: Learner
+    config: SafeDqnConfig | SafeDsrConfig
+    grid_config: GridConfig
+
+
 def make_trainer(learner: Learner, config: SafeDqnConfig | SafeDsrConfig, grid_config: GridConfig) -> Trainer:
     """A `Trainer` around a `Learner`."""
-    tune = multiplier.RULES[config.multiplier.rule]
-    blocks = config.sync_every // config.train_every
-
-    def init(key: Array, layout: Layout) -> State:
-        num_costs = len(layout.costs)
-        key, reset_key, learner_key = jax.random.split(key, 3)
-        env, obs = grid.reset(reset_key, layout, grid_config)
-        return State(
-            key=key,
-            env=env,
-            obs=obs,
-            ret=jnp.zeros(()),
-            cost=jnp.zeros(num_costs),
-            multiplier=multiplier.init(num_costs, config.multiplier),
-            learner=learner.init(learner_key, num_costs),
-            ring=replay.init_ring(config.buffer_size, num_costs),
-            reservoir=learner.reservoir(num_costs) if learner.reservoir else None,
-        )
-
-    def act(state: State, layout: Layout, aim: Array, step: Array) -> tuple[State, Array, Record]:
-        """`train_every` steps of the ε-greedy policy; gives what to remember and what to record."""
-        key, luck_key, env_key = jax.random.split(state.key, 3)
-        luck = jax.random.uniform(luck_key, (config.train_every, 2))
-        env_keys = jax.random.split(env_key, config.train_every)
-
-        def one(s: State, xs: tuple[Array, Array, Array]) -> tuple[State, tuple[Array, Record]]:
-            luck, env_key, now = xs
-            greedy = jnp.argmax(learner.scores(s.learner, s.obs, s.multiplier.lam))
-            action = grid.epsilon_greedy(luck, greedy, epsilon_at(now, config.epsilon))
-            env, out = grid.step(env_key, s.env, action, layout, grid_config)
-            done = out.terminated | out.truncated
-            ret, cost = s.ret + out.reward, s.cost + out.cost
-            tuned = tune(s.multiplier, cost, aim, config.multiplier)
-            when = done & (now >= config.multiplier.penalty_start)  # `now` steps came before this one
-            record = Record(done, out.terminated, s.env.time + 1, ret, cost, out.next_obs)
-            next_obs = out.obs if learner.restart else out.next_obs
-            row = replay.pack(Transition(s.obs, action, out.reward, out.cost, next_obs, out.terminated))
-            s = s._replace(
-                env=env,
-                obs=out.obs,
-                # Alg. 1 and 2 print the reset of C_ep inside the `if`; it has to happen at every episode's end.
-                ret=jnp.where(done, 0.0, ret),
-                cost=jnp.where(done, 0.0, cost),
-                multiplier=jax.tree.map(lambda new, old: jnp.where(when, new, old), tuned, s.multiplier),
-            )
-            return s, (row, record)
-
-        times = step + jnp.arange(config.train_every)
-        state, (rows, records) = jax.lax.scan(one, state._replace(key=key), (luck, env_keys, times))
-        return state, rows, records
-
-    def remember(state: State, rows: Array, layout: Layout, step: Array) -> State:
-        if state.reservoir is not None:
-            key, store_key = jax.random.split(state.key)
-            rewards = (grid_config.step_reward, grid_config.step_reward + grid_config.goal_reward)
-            low = jnp.array([min(rewards)] + [0.0] * len(layout.costs))
-            dearest = jnp.max(jnp.asarray(layout.costs), (1, 2))
-            high = jnp.concatenate([jnp.array([max(rewards)]), dearest])
-            state = state._replace(key=key, reservoir=replay.store(store_key, state.reservoir, rows, low, high))
-        return state._replace(ring=replay.add(state.ring, rows, step))
-
-    def block(state: State, layout: Layout, aim: Array, step: Array, phase: str):
-        state, rows, records = act(state, layout, aim, step)
-        state = remember(state, rows, layout, step)
-        if phase == learner.phases[0][0]:
-            return state, (records, dict.fromkeys(learner.losses, jnp.nan))
-        key, learn_key = jax.random.split(state.key)
-        filled = jnp.minimum(step + config.train_every, config.buffer_size)
-        memory = Memory(state.ring, state.reservoir, filled)
-        learnt, losses = learner.learn(state.learner, memory, state.multiplier.lam, learn_key, phase)
-        return state._replace(key=key, learner=learnt), (records, losses)
-
-    def advance(state: State, layout: Layout, aim: Array, step: Array, *, phase: str, periods: int):
-        def period(state: State, first: Array):
-            steps = first + config.train_every * jnp.arange(blocks)
-            state, out = jax.lax.scan(lambda s, step: block(s, layout, aim, step, phase), state, steps)
-            return state._replace(learner=learner.sync(state.learner)), out
-
-        state, (records, losses) = jax.lax.scan(period, state, step + config.sync_every * jnp.arange(periods))
-        records = jax.tree.map(lambda x: x.reshape(periods * config.sync_every, *x.shape[3:]), records)
-        return state, records, jax.tree.map(jnp.mean, losses)
-
-    def phase_at(step: int) -> tuple[str, int | None]:
-        return next((name, end) for name, end in learner.phases if end is None or step < end)
-
+    loop = Loop(learner, config, grid_config)
     return Trainer(
-        init=init,
-        advance=advance,
-        phase_at=phase_at,
+        init=partial(init, loop),
+        advance=partial(advance, loop),
+        phase_at=lambda step: next((name, end) for name, end in learner.phases if end is None or step < end),
         period=config.sync_every,
         policy=lambda state: Policy(learner.policy(state.learner), state.multiplier.lam),
         values=lambda policy, obs: learner.values(policy.learner, obs, policy.lam),
         multipliers=lambda state: state.multiplier.lam,
     )
+
+
+def init(loop: Loop, key: Array, layout: Layout) -> State:
+    """The state before the first step."""
+    num_costs, config = len(layout.costs), loop.config
+    key, reset_key, learner_key = jax.random.split(key, 3)
+    env, obs = grid.reset(reset_key, layout, loop.grid_config)
+    return State(
+        key=key,
+        env=env,
+        obs=obs,
+        ret=jnp.zeros(()),
+        cost=jnp.zeros(num_costs),
+        multiplier=multiplier.init(num_costs, config.multiplier),
+        learner=loop.learner.init(learner_key, num_costs),
+        ring=replay.init_ring(config.buffer_size, num_costs),
+        reservoir=loop.learner.reservoir(num_costs) if loop.learner.reservoir else None,
+    )
+
+
+def advance(loop: Loop, state: State, layout: Layout, aim: Array, step: Array, *, phase: str, periods: int):
+    """Whole periods of `sync_every` steps: gives the state, a record of every step and the mean losses."""
+    config = loop.config
+    blocks = config.sync_every // config.train_every
+
+    def period(state: State, first: Array):
+        steps = first + config.train_every * jnp.arange(blocks)
+        state, out = jax.lax.scan(lambda s, step: block(loop, s, layout, aim, step, phase), state, steps)
+        return state._replace(learner=loop.learner.sync(state.learner)), out
+
+    state, (records, losses) = jax.lax.scan(period, state, step + config.sync_every * jnp.arange(periods))
+    records = jax.tree.map(lambda x: x.reshape(periods * config.sync_every, *x.shape[3:]), records)
+    return state, records, jax.tree.map(jnp.mean, losses)
+
+
+def block(loop: Loop, state: State, layout: Layout, aim: Array, step: Array, phase: str):
+    """Act for `train_every` steps, remember them, and learn unless the phase only collects."""
+    learner, config = loop.learner, loop.config
+    state, rows, records = act(loop, state, layout, aim, step)
+    state = remember(loop, state, rows, layout, step)
+    if phase == learner.phases[0][0]:
+        return state, (records, dict.fromkeys(learner.losses, jnp.nan))
+    key, learn_key = jax.random.split(state.key)
+    filled = jnp.minimum(step + config.train_every, config.buffer_size)
+    memory = Memory(state.ring, state.reservoir, filled)
+    learnt, losses = learner.learn(state.learner, memory, state.multiplier.lam, learn_key, phase)
+    return state._replace(key=key, learner=learnt), (records, losses)
+
+
+def act(loop: Loop, state: State, layout: Layout, aim: Array, step: Array) -> tuple[State, Array, Record]:
+    """`train_every` steps of the ε-greedy policy; gives what to remember and what to record."""
+    learner, config = loop.learner, loop.config
+    tune = multiplier.RULES[config.multiplier.rule]
+    key, luck_key, env_key = jax.random.split(state.key, 3)
+    luck = jax.random.uniform(luck_key, (config.train_every, 2))
+    env_keys = jax.random.split(env_key, config.train_every)
+
+    def one(s: State, xs: tuple[Array, Array, Array]) -> tuple[State, tuple[Array, Record]]:
+        luck, env_key, now = xs
+        greedy = jnp.argmax(learner.scores(s.learner, s.obs, s.multiplier.lam))
+        action = grid.epsilon_greedy(luck, greedy, epsilon_at(now, config.epsilon))
+        env, out = grid.step(env_key, s.env, action, layout, loop.grid_config)
+        done = out.terminated | out.truncated
+        ret, cost = s.ret + out.reward, s.cost + out.cost
+        tuned = tune(s.multiplier, cost, aim, config.multiplier)
+        when = done & (now >= config.multiplier.penalty_start)  # `now` steps came before this one
+        record = Record(done, out.terminated, s.env.time + 1, ret, cost, out.next_obs)
+        next_obs = out.obs if learner.restart else out.next_obs
+        row = replay.pack(Transition(s.obs, action, out.reward, out.cost, next_obs, out.terminated))
+        s = s._replace(
+            env=env,
+            obs=out.obs,
+            # Algs. 1 and 2 print the reset of C_ep inside the `if`; it has to happen at every episode's end.
+            ret=jnp.where(done, 0.0, ret),
+            cost=jnp.where(done, 0.0, cost),
+            multiplier=jax.tree.map(lambda new, old: jnp.where(when, new, old), tuned, s.multiplier),
+        )
+        return s, (row, record)
+
+    times = step + jnp.arange(config.train_every)
+    state, (rows, records) = jax.lax.scan(one, state._replace(key=key), (luck, env_keys, times))
+    return state, rows, records
+
+
+def remember(loop: Loop, state: State, rows: Array, layout: Layout, step: Array) -> State:
+    """Rows into the ring and, where the learner wants one, into the reservoir."""
+    if state.reservoir is not None:
+        key, store_key = jax.random.split(state.key)
+        usual = loop.grid_config.step_reward
+        rewards = (usual, usual + loop.grid_config.goal_reward)
+        low = jnp.array([min(rewards)] + [0.0] * len(layout.costs))
+        dearest = jnp.max(jnp.asarray(layout.costs), (1, 2))
+        high = jnp.concatenate([jnp.array([max(rewards)]), dearest])
+        state = state._replace(key=key, reservoir=replay.store(store_key, state.reservoir, rows, low, high))
+    return state._replace(ring=replay.add(state.ring, rows, step))

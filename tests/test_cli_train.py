@@ -157,7 +157,7 @@ def test_evaluate_as_json(capsys, trained):
 def test_evaluate_as_table(capsys, monkeypatch, trained):
     monkeypatch.setenv("COLUMNS", "200")
     args = ["--episodes", "10", "--seed", "1", "--costs", "none", "--budget", "3"]
-    assert main(["evaluate", str(trained("safedsr")), *args]) == 0
+    assert main(["evaluate", str(trained("safedqn")), *args]) == 0
     printed = capsys.readouterr().out
     assert "corridor, none" in printed and "corridor, cost" in printed and "safe goal rate" in printed
     assert printed.endswith("10 episodes each, ε = 0; mean and 95 % interval\n")
@@ -191,4 +191,5 @@ def test_algos(capsys):
     assert [line.split()[0] for line in lines] == list(ALGORITHMS)
     assert main(["algos", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found.keys() == ALGORITHMS.keys() and "Alg. 2" in found["safedsr"]
+    assert found == {name: algorithm.about for name, algorithm in ALGORITHMS.items()}
+    assert {"safedsr", "safedqn", "dsr", "dqn"} <= found.keys()

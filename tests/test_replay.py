@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from safedsr import replay
 from safedsr.types import Transition
 
+pytestmark = pytest.mark.usefixtures("compile_quickly")
 COMMON, RARE = 0.0, 1.0
+sample_biased = jax.jit(replay.sample_biased, static_argnums=(4, 5, 6))
 
 
 def coded(numbers, num_costs=1, reward=None, cost=None):
@@ -152,7 +154,7 @@ def test_a_biased_batch_has_its_share_of_every_signal(num_costs, shares):
     own = coded(np.arange(1, signals + 1), num_costs)
     reservoir = replay.Reservoir(reservoir.rows.at[:, 1, 0].set(own), reservoir.seen.at[:, 1].set(1))
     ring = coded(np.zeros(4), num_costs)
-    batch = replay.sample_biased(jax.random.key(0), ring, reservoir, jnp.int32(4), 3, 100, 0.2)
+    batch = sample_biased(jax.random.key(0), ring, reservoir, jnp.int32(4), 3, 100, 0.2)
     assert batch.shape == (3, 100, 7 + num_costs)
     for one in numbers(batch):
         np.testing.assert_array_equal(np.bincount(one), [80, *shares])
@@ -160,7 +162,7 @@ def test_a_biased_batch_has_its_share_of_every_signal(num_costs, shares):
 
 def test_no_bias_draws_from_the_ring_alone():
     ring = coded(np.arange(1, 5))
-    batch = replay.sample_biased(jax.random.key(0), ring, replay.init_reservoir(1, 2, 2), jnp.int32(4), 2, 50, 0.0)
+    batch = sample_biased(jax.random.key(0), ring, replay.init_reservoir(1, 2, 2), jnp.int32(4), 2, 50, 0.0)
     assert set(numbers(batch).ravel()) == {1, 2, 3, 4}
 
 

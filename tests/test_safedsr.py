@@ -1,4 +1,5 @@
 import dataclasses
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -6,19 +7,25 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from tiny import advance, linear, same_trees, tiny_job
+from tiny import advance, linear, same_trees, tiny_agent, tiny_job
 
 from safedsr.config import GridConfig, MultiplierConfig, SafeDsrConfig
 from safedsr.maptext import parse_scene
 from safedsr.nets import Mlp, descend
 from safedsr.program import Program
+from safedsr.replay import init_reservoir, store, unpack
 from safedsr.safedsr import (
+    Batch,
     DsrPolicy,
     Encoder,
     Weights,
     all_features,
+    batch_features,
     feature_loss,
     features,
+    init,
+    learn,
+    learn_successor,
     make_safedsr,
     scores,
     successor_loss,
@@ -26,7 +33,7 @@ from safedsr.safedsr import (
     weights_loss,
 )
 from safedsr.types import Transition
-from safedsr.value_based import Policy
+from safedsr.value_based import Memory, Policy
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 CONFIG = SafeDsrConfig(gamma=0.9)
@@ -227,22 +234,58 @@ def test_m_does_not_touch_the_features(program, collected):
     assert moved(after.successor_optimizer[0].mu, changed.successor_optimizer[0].mu)
 
 
+def random_learner(config, count=16):
+    """A learner whose targets differ from its networks, and random transitions with two costs."""
+    keys = jax.random.split(jax.random.key(0), 3)
+    s = init(keys[0], 2, config)
+    other = init(keys[1], 2, config)
+    s = s._replace(target_phi=other.encoder.phi, target_successor=other.successor)
+    rows = jax.random.uniform(keys[2], (count, 9))
+    rows = rows.at[:, 2].set(jnp.arange(count) % 4).at[:, 4].set(jnp.arange(count) % 3 == 0)  # action, terminated
+    return s, rows
+
+
+def test_one_successor_update_by_plain_loops():
+    """The best next action is the current networks' choice, what it is worth the target networks'."""
+    config = tiny_agent("safedsr")
+    s, rows = random_learner(config)
+    t, lam = unpack(rows), np.array([0.5, 2.0])
+    batch = Batch(t, *batch_features(s.encoder.phi, t), *batch_features(s.target_phi, t))
+    after, loss = learn_successor(s, batch, jnp.asarray(lam, jnp.float32), config)
+    expected, disagreements = [], 0
+    for n in range(len(rows)):
+
+        def values(successor, phi):
+            m = np.array([successor(f) for f in all_features(phi, t.next_obs[n])])  # noqa: B023
+            return m, m @ np.asarray(s.weights.w_r) - m @ np.asarray(s.weights.w_c).T @ lam
+
+        now, ahead = values(s.successor, s.encoder.phi)[1], values(s.target_successor, s.target_phi)
+        disagreements += now.argmax() != ahead[1].argmax()
+        goal = features(s.target_phi, t.obs[n], t.action[n]) + 0.99 * (1 - t.terminated[n]) * ahead[0][now.argmax()]
+        expected.append(np.mean((goal - s.successor(features(s.encoder.phi, t.obs[n], t.action[n]))) ** 2))
+    np.testing.assert_allclose(loss, np.mean(expected), rtol=1e-5)
+    assert disagreements and not same_trees(after.successor, s.successor)
+    same = [name for name in s._fields if not name.startswith("successor")]
+    assert all(same_trees(getattr(after, name), getattr(s, name)) for name in same) and len(same) == 6
+
+
 def test_what_is_computed_ahead_in_the_frozen_phase_is_the_same():
     """Steps too small to move anything: both phases see the same features, hence the same losses and slopes."""
-    program = Program(tiny_job("safedsr", seeds=(0,), learning_rate=1e-30, beta_g=0.0))
-    start = program.init()
-    targets = jax.tree.map(lambda x: 0.5 * x, (start.learner.target_phi, start.learner.target_successor))
-    start = start._replace(learner=start.learner._replace(target_phi=targets[0], target_successor=targets[1]))
-    (thawed, _, thawed_losses), (frozen, _, frozen_losses) = (
-        advance(program, start, 0, phase) for phase in ("features", "frozen")
+    config = tiny_agent("safedsr", learning_rate=1e-30, beta_g=0.0)
+    start, rows = random_learner(config)
+    reservoir = store(jax.random.key(1), init_reservoir(2, 4, 8), rows, jnp.zeros(3), jnp.ones(3))
+    memory = Memory(rows, reservoir, jnp.int32(len(rows)))
+    results = (
+        jax.jit(partial(learn, phase=phase, config=config))(start, memory, jnp.ones(2), jax.random.key(2))
+        for phase in ("features", "frozen")
     )
-    assert same_trees(start.learner.successor, thawed.learner.successor)
+    (thawed, thawed_losses), (frozen, frozen_losses) = results
     for name in ("weights_optimizer", "successor_optimizer"):
-        for one, other in zip(
-            jax.tree.leaves(getattr(thawed.learner, name)), jax.tree.leaves(getattr(frozen.learner, name)), strict=True
-        ):
+        pairs = (jax.tree.leaves(getattr(s, name)) for s in (thawed, frozen))
+        for one, other in zip(*pairs, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-7)
-    assert np.abs(frozen.learner.successor_optimizer[0].mu.layers[0].weight).max() > 1e-4
+    assert np.abs(frozen.successor_optimizer[0].mu.layers[0].weight).max() > 1e-4
+    assert same_trees(start.successor, thawed.successor) and thawed.successor_optimizer[0].count == 2
     for name, loss in thawed_losses.items():
         np.testing.assert_allclose(loss, frozen_losses[name], rtol=1e-5)
 

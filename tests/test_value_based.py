@@ -113,7 +113,7 @@ def test_the_step_at_which_tuning_starts():
 
 
 def test_records_are_sums_of_their_episode():
-    program = collector("safedsr", grid=STILL)
+    program = collector("safedqn", grid=STILL)
     state, records = collect(program, 400)
     t = remembered(state, 400)
     ret, cost, length = 0.0, 0.0, 0

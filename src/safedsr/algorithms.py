@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safedsr.config import GridConfig, SafeDqnConfig, SafeDsrConfig
 from safedsr.errors import unknown
+from safedsr.onpolicy.config import DEFAULTS
 
 if TYPE_CHECKING:
     from safedsr.types import Trainer
@@ -15,23 +16,43 @@ class Algorithm(NamedTuple):
 
     name: str
     about: str
-    config: type
-    maker: str  # module:function
+    default: Any  # its settings
+    maker: str  # module:function, called with the settings, the grid's and, for a row of a table, the name
     costless: bool = False  # it takes no costs at all (J = 0)
+    row: bool = False  # one of many in a table
+
+    @property
+    def config(self) -> type:
+        """The type of its settings."""
+        return type(self.default)
+
+
+def _baseline(name: str, about: str) -> Algorithm:
+    return Algorithm(name, about, DEFAULTS[name], "onpolicy.baselines:make_baseline", row=True)
 
 
 ALGORITHMS = {
     algorithm.name: algorithm
     for algorithm in (
-        Algorithm(
-            "safedsr",
-            "successor features; costs as weights of their own (Alg. 2)",
-            SafeDsrConfig,
-            "safedsr:make_safedsr",
-        ),
-        Algorithm("safedqn", "Q-learning on r - λ·c (Alg. 1)", SafeDqnConfig, "safedqn:make_safedqn"),
-        Algorithm("dsr", "SafeDSR without costs", SafeDsrConfig, "safedsr:make_safedsr", costless=True),
-        Algorithm("dqn", "SafeDQN without costs", SafeDqnConfig, "safedqn:make_safedqn", costless=True),
+        Algorithm("safedsr", "successor features, cost weights of their own", SafeDsrConfig(), "safedsr:make_safedsr"),
+        Algorithm("safedqn", "Q-learning on r - λ·c", SafeDqnConfig(), "safedqn:make_safedqn"),
+        Algorithm("dsr", "SafeDSR without costs", SafeDsrConfig(), "safedsr:make_safedsr", costless=True),
+        Algorithm("dqn", "SafeDQN without costs", SafeDqnConfig(), "safedqn:make_safedqn", costless=True),
+        _baseline("pdo", "policy gradient, λ by Adam"),
+        _baseline("ppo-lag", "PPO, λ by Adam"),
+        _baseline("cppo-pid", "PPO, λ by PID"),
+        _baseline("ipo", "PPO, barrier on the cost"),
+        _baseline("p3o", "PPO, hinge on the excess"),
+        _baseline("rcpo", "natural gradient, λ by Adam"),
+        _baseline("trpo-lag", "TRPO, λ by Adam"),
+        _baseline("trpo-pid", "TRPO, λ by PID"),
+        _baseline("oncrpo", "TRPO on the reward or, over the budget, on the cost"),
+        _baseline("cpo", "constrained policy optimisation"),
+        _baseline("pcpo", "projected CPO"),
+        _baseline("pg", "policy gradient, costs ignored"),
+        _baseline("ppo", "PPO, costs ignored"),
+        _baseline("npg", "natural gradient, costs ignored"),
+        _baseline("trpo", "TRPO, costs ignored"),
     )
 }
 
@@ -45,5 +66,7 @@ def find_algorithm(name: str) -> Algorithm:
 
 def make_trainer(name: str, config: Any, grid_config: GridConfig) -> "Trainer":
     """The trainer of an algorithm with these settings."""
-    module, _, function = find_algorithm(name).maker.partition(":")
-    return getattr(importlib.import_module(f"safedsr.{module}"), function)(config, grid_config)
+    algorithm = find_algorithm(name)
+    module, _, function = algorithm.maker.partition(":")
+    make = getattr(importlib.import_module(f"safedsr.{module}"), function)
+    return make(config, grid_config, name) if algorithm.row else make(config, grid_config)

@@ -34,7 +34,7 @@ def train_command(args: list[str]) -> None:
 
 def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
     """The command that trains one algorithm; each of its settings is a flag."""
-    config = algorithm.config
+    config, default = algorithm.config, algorithm.default
 
     def run(
         out: Annotated[Path, tyro.conf.arg(help="Run folder to write.")],
@@ -44,7 +44,7 @@ def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
         seeds: Annotated[int, tyro.conf.arg(help="How many seeds to train at once.")] = 1,
         first_seed: Annotated[int, tyro.conf.arg(help="The first of them.")] = 0,
         resume: Annotated[bool, tyro.conf.arg(help="Go on with the run in that folder.")] = False,
-        agent: Annotated[config, tyro.conf.arg(name="")] = config(),  # pyright: ignore[reportInvalidTypeForm]
+        agent: Annotated[config, tyro.conf.arg(name="")] = default,  # pyright: ignore[reportInvalidTypeForm]
         grid: Annotated[GridConfig, tyro.conf.arg(name="")] = GridConfig(),
         training: Annotated[TrainConfig, tyro.conf.arg(name="")] = TrainConfig(),
     ) -> None:

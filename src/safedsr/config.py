@@ -161,6 +161,11 @@ class SafeDqnConfig:
         """Environment steps after which the loop repeats itself."""
         return self.sync_every
 
+    @property
+    def aim(self) -> tuple[float, ...] | None:
+        """The cost that λ steers to; None for the budget."""
+        return self.multiplier.aim
+
     def __post_init__(self) -> None:
         check_fields(self)
         check_value_based(self)
@@ -217,6 +222,11 @@ class SafeDsrConfig:
     def period(self) -> int:
         """Environment steps after which the loop repeats itself."""
         return self.sync_every
+
+    @property
+    def aim(self) -> tuple[float, ...] | None:
+        """The cost that λ steers to; None for the budget."""
+        return self.multiplier.aim
 
     def __post_init__(self) -> None:
         check_fields(self)

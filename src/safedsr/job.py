@@ -59,9 +59,9 @@ class Job:
             require(counts == {0}, "costs", sorted(counts), f"{self.algorithm} takes none")
         steps, chunk, period = self.train.steps, self.train.chunk, self.agent.period
         if chunk is not None:
-            require(chunk % period == 0, "chunk", chunk, f"give a multiple of sync_every ({period})")
-        require(steps % period == 0, "steps", steps, f"give a multiple of sync_every ({period})")
-        aim = self.agent.multiplier.aim
+            require(chunk % period == 0, "chunk", chunk, f"give a multiple of {period}, the period of {self.algorithm}")
+        require(steps % period == 0, "steps", steps, f"give a multiple of {period}, the period of {self.algorithm}")
+        aim = self.agent.aim
         if aim is not None:
             require(len(aim) in (1, self.num_costs), "aim", aim, f"give one or {self.num_costs} (one a cost)")
 

@@ -86,7 +86,7 @@ class Program:
 
 
 def _aim(job: Job, budgets: tuple[float, ...]) -> tuple[float, ...]:
-    aim = job.agent.multiplier.aim
+    aim = job.agent.aim
     if aim is None:
         return budgets
     return aim * len(budgets) if len(aim) == 1 else aim

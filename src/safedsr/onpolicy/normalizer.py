@@ -1,0 +1,42 @@
+"""Running mean and deviation of observations, rewards or costs, pushed and applied one sample at a time."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+SMALLEST_STD, LARGEST = 0.01, 5.0
+
+
+class Running(NamedTuple):
+    """Welford's sums."""
+
+    mean: Array
+    squares: Array  # sum of squared deviations from the mean
+    count: Array  # [] int32
+
+
+def init(shape: tuple[int, ...]) -> Running:
+    """Nothing seen yet."""
+    return Running(jnp.zeros(shape), jnp.zeros(shape), jnp.zeros((), jnp.int32))
+
+
+def push(running: Running, x: Array) -> Running:
+    """One more sample."""
+    count = running.count + 1
+    away = x - running.mean
+    mean = running.mean + away / count
+    return Running(mean, running.squares + away * (x - mean), count)
+
+
+def apply(running: Running, x: Array) -> Array:
+    """A sample in units of the deviation, clipped; the first sample of all passes as it is."""
+    std = jnp.sqrt(running.squares / jnp.maximum(running.count - 1, 1)).clip(SMALLEST_STD)
+    scaled = jnp.clip((x - running.mean) / std, -LARGEST, LARGEST)
+    return jnp.where(running.count > 1, scaled, x)
+
+
+def push_and_apply(running: Running, x: Array) -> tuple[Running, Array]:
+    """Push a sample, then apply statistics that include it."""
+    running = push(running, x)
+    return running, apply(running, x)

@@ -275,10 +275,8 @@ def test_what_is_computed_ahead_in_the_frozen_phase_is_the_same():
     start, rows = random_learner(config)
     reservoir = store(jax.random.key(1), init_reservoir(2, 4, 8), rows, jnp.zeros(3), jnp.ones(3))
     memory = Memory(rows, reservoir, jnp.int32(len(rows)))
-    results = (
-        jax.jit(partial(learn, phase=phase, config=config))(start, memory, jnp.ones(2), jax.random.key(2))
-        for phase in ("features", "frozen")
-    )
+    learners = [jax.jit(partial(learn, phase=phase, config=config)) for phase in ("features", "frozen")]
+    results = [f(start, memory, jnp.ones(2), jax.random.key(2)) for f in learners]
     (thawed, thawed_losses), (frozen, frozen_losses) = results
     for name in ("weights_optimizer", "successor_optimizer"):
         pairs = (jax.tree.leaves(getattr(s, name)) for s in (thawed, frozen))
@@ -288,6 +286,11 @@ def test_what_is_computed_ahead_in_the_frozen_phase_is_the_same():
     assert same_trees(start.successor, thawed.successor) and thawed.successor_optimizer[0].count == 2
     for name, loss in thawed_losses.items():
         np.testing.assert_allclose(loss, frozen_losses[name], rtol=1e-5)
+    synced = start._replace(target_phi=start.encoder.phi)  # φ_prev is part of M's target and of nothing else
+    for learner in learners:
+        _, losses = learner(synced, memory, jnp.ones(2), jax.random.key(2))
+        assert np.isclose(losses["feature_loss"], frozen_losses["feature_loss"], rtol=1e-5)
+        assert not np.isclose(losses["successor_loss"], frozen_losses["successor_loss"], rtol=1e-2)
 
 
 def test_the_networks_of_table_2():

@@ -100,16 +100,17 @@ def test_lam_moves_at_the_ends_of_episodes_after_penalty_start_alone():
     assert times_compiled(program) == 1
 
 
-def test_the_step_at_which_tuning_starts():
-    """Episodes of 7 steps without cost: the one that ends with step 14 = t_penalty comes too early to tune λ."""
-    tuning = MultiplierConfig(rule="sign", penalty_start=14, lam_start=0.5, lam_step=0.25)
+@pytest.mark.parametrize(("penalty_start", "first"), [(13, 14), (14, 21)])
+def test_the_step_at_which_tuning_starts(penalty_start, first):
+    """Episodes of 7 steps without cost: the first to end at t > t_penalty is the first to tune λ."""
+    tuning = MultiplierConfig(rule="sign", penalty_start=penalty_start, lam_start=1.0, lam_step=0.25)
     text = "S.........G\n\ncost heat\n" + ". " * 11
     program = collector("safedqn", text, STILL, multiplier=tuning, train_every=1, sync_every=1)
     state, lams = program.init(), []
-    for step in range(30):
+    for step in range(first + 7):
         state, _ = collect(program, 1, state, step)
         lams.append(float(state.multiplier.lam[0, 0, 0]))
-    assert lams == [0.5] * 20 + [0.25] * 7 + [0.0] * 3
+    assert lams == [1.0] * (first - 1) + [0.75] * 7 + [0.5]
 
 
 def test_records_are_sums_of_their_episode():
@@ -189,18 +190,17 @@ def test_lam_budget_and_map_change_without_recompiling_and_act():
     assert times_compiled(program) == 1
 
 
-@pytest.mark.parametrize("name", AGENTS)
-def test_targets_are_copies_at_the_end_of_a_period(name):
+@pytest.mark.parametrize(("name", "phase"), [("safedqn", "learn"), ("safedsr", "features")])
+def test_targets_are_copies_at_the_end_of_a_period(name, phase):
     program = Program(tiny_job(name))
     start = program.init()
-    after = advance(program, start, 20, PHASES[name][-1])[0].learner
+    after = advance(program, start, 20, phase)[0].learner
     pairs = {
         "safedqn": lambda s: [(s.q, s.target)],
         "safedsr": lambda s: [(s.encoder.phi, s.target_phi), (s.successor, s.target_successor)],
     }[name]
     for (net, target), (_, before) in zip(pairs(after), pairs(start.learner), strict=True):
-        assert same_trees(net, target)
-        assert same_trees(target, before) == (name == "safedsr" and net is after.encoder.phi)
+        assert same_trees(net, target) and not same_trees(target, before)
 
 
 def test_targets_stay_within_a_period():
@@ -215,6 +215,15 @@ def test_targets_stay_within_a_period():
     assert not same_trees(learners[5].q, learners[20].q)
     count = learners[5].optimizer[0].count
     assert count == learners[20].optimizer[0].count == 4
+
+
+def test_what_was_never_remembered_is_never_learnt_from():
+    program = Program(tiny_job("safedqn"))
+    start = program.init()
+    unknown = start._replace(ring=jnp.full_like(start.ring, jnp.nan))
+    for step in (0, 20):
+        unknown, _, losses = advance(program, unknown, step, "learn")
+        assert np.isfinite(losses["q_loss"]).all() and np.isnan(unknown.ring).any() == (step == 0)
 
 
 def test_lam_weighs_the_costs_that_are_learnt():

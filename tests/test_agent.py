@@ -53,6 +53,8 @@ def saved(tmp_path_factory):
         if name not in done:
             program = Program(tiny_job(name, "SCG", "S.C\n..G", seeds=SEEDS))
             state = program.init()
+            # Seeds start alike in every environment; here they differ.
+            state = state._replace(learner=jax.tree.map(lambda x: x.at[1].multiply(2), state.learner))
             # Seed 2 is best in the first environment; in the second 9 and 2 are equally safe and 9 reaches more.
             table = episodes(
                 (0, 7, True, 9), (0, 7, True, 9), (0, 2, True, 1), (1, 9, True, 1), (1, 9, True, 9), (1, 2, True, 0)

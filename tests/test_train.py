@@ -199,7 +199,7 @@ def test_what_a_kill_leaves_half_written_is_ignored(trained, tmp_path):
     folder = tmp_path / "checkpoint"
     with resume_run(tmp_path) as (writer, _):
         rows = {name: column[:1] for name, column in load_run(tmp_path).episodes.items()}
-        writer.append("episodes", rows, 100)
+        writer.append("episodes", rows, 90)
     assert len(list(folder.glob("episodes-*"))) == 5
     (folder / ".state-000000000100.safetensors.4711.tmp").write_bytes(b"half a fi")
     resume(tmp_path)

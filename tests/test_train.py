@@ -1,5 +1,6 @@
 """Whole trainings: whatever interrupts one, going on gives bit for bit what it would have given."""
 
+import dataclasses
 import os
 import random
 import signal
@@ -16,6 +17,7 @@ from tiny import tiny_job
 
 from safedsr import program as program_module
 from safedsr import storage
+from safedsr import train as train_module
 from safedsr.errors import UserError
 from safedsr.metrics import goal_count
 from safedsr.program import Program
@@ -32,10 +34,12 @@ from safedsr.train import Stopped, resume, train
 def show(progress):
     print(progress.step, flush=True)
     time.sleep(0.05)
+    if what == "wait" and progress.step == 40:
+        sys.stdin.readline()
 
 out, what = sys.argv[1:]
 try:
-    if what == "train":
+    if what != "resume":
         train(tiny_job("safedqn", trajectories=40), out, show)
     else:
         resume(out, show=show)
@@ -44,10 +48,11 @@ except Stopped as stopped:
 """
 
 
-def start(out, what="train"):
-    """A process that trains and says so after every chunk."""
+def start(out, what):
+    """A process that trains, or resumes, and says so after every chunk; after step 40 it may wait to be told on."""
     args = [sys.executable, "-c", TRAIN, str(out), what]
-    return subprocess.Popen(args, cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(args, cwd=Path(__file__).parent, stdin=pipe, stdout=pipe, text=True)
 
 
 def last_state(folder):
@@ -145,28 +150,47 @@ def test_chunks_end_at_the_same_steps_however_a_run_was_cut():
 
 
 def test_a_stop_file_ends_the_run_after_the_chunk(trained, tmp_path):
-    train_until(60, tiny_job("safedqn", trajectories=40), tmp_path)
+    """Also in a run that would not have saved for an hour."""
+    job = tiny_job("safedqn", trajectories=40)
+    train_until(60, dataclasses.replace(job, train=dataclasses.replace(job.train, checkpoint_seconds=3600)), tmp_path)
     assert last_state(tmp_path)[1] == 60 and not (tmp_path / "policy.json").exists()
-    assert load_run(tmp_path).curves["step"].max() == 60
-    resume(tmp_path)
+    np.testing.assert_array_equal(load_run(tmp_path).curves["step"], [20, 20, 40, 40, 60, 60])
+    assert len(list((tmp_path / "checkpoint").iterdir())) == 3  # episodes, curves and the state
+    resume(tmp_path, {"checkpoint_seconds": 0})
     assert not (tmp_path / STOP_FILE).exists()
     assert_same_run(tmp_path, trained("safedqn"))
 
 
 def test_ctrl_c_ends_the_run_after_the_chunk(trained, tmp_path):
     expected = trained("safedqn")
-    process = start(tmp_path / "run")
-    assert process.stdout is not None
+    process = start(tmp_path / "run", "wait")
+    assert process.stdin is not None and process.stdout is not None
     with process:
         while process.stdout.readline() != "40\n":
             pass
         process.send_signal(signal.SIGINT)
-        *_, last = process.stdout.read().splitlines()
-    step = last_state(tmp_path / "run")[1]
-    assert process.returncode == 0 and 40 <= step < 160
-    assert last == f"stopped at step {step} of 160, all saved in {tmp_path / 'run'}; go on with --resume"
+        last = process.communicate("go on\n")[0]
+    assert process.returncode == 0 and last_state(tmp_path / "run")[1] == 40
+    assert last == f"stopped at step 40 of 160, all saved in {tmp_path / 'run'}; go on with --resume\n"
     resume(tmp_path / "run")
     assert_same_run(tmp_path / "run", expected)
+
+
+def test_ctrl_c_at_the_worst_moment(tmp_path, monkeypatch):
+    """It arrives when the loop has just decided not to save: what is said to be saved is saved."""
+    job = tiny_job("safedqn")
+    job = dataclasses.replace(job, train=dataclasses.replace(job.train, checkpoint_seconds=3600))
+    moments = iter(range(100))
+
+    def since(moment):
+        if next(moments) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return 0.0
+
+    monkeypatch.setattr(train_module, "_since", since)
+    with pytest.raises(Stopped, match="all saved") as stopped:
+        train(job, tmp_path)
+    assert str(stopped.value).startswith(f"stopped at step {last_state(tmp_path)[1]} of 160")
 
 
 def test_a_second_ctrl_c_ends_it_at_once(tmp_path):

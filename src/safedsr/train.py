@@ -104,7 +104,7 @@ def _loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, sh
     pending: dict[str, list[Table]] = {name: [] for name in runs.NAMES}
     saved = time.monotonic()
     with _interruptible() as interrupted:
-        while step < job.train.steps and not interrupted():
+        while step < job.train.steps:
             stop = program.next_stop(step)
             state, records, losses = program.advance(state, step, stop - step)
             _require_finite(program, state, stop)
@@ -117,8 +117,8 @@ def _loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, sh
             if show:
                 show(_progress(episodes, lam, stop, stop - step, job))
             step = stop
-            asked = (writer.path / STOP_FILE).exists()
-            if asked or interrupted() or step == job.train.steps or _since(saved) >= job.train.checkpoint_seconds:
+            asked = interrupted() or (writer.path / STOP_FILE).exists()
+            if asked or step == job.train.steps or _since(saved) >= job.train.checkpoint_seconds:
                 _save(writer, pending, state, step)
                 saved = time.monotonic()
             if asked:

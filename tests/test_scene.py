@@ -87,6 +87,16 @@ def test_costs_come_from_shapes_files_and_arrays(write_map):
     np.testing.assert_array_equal(array.layout.costs[0], both.layout.costs[1])
 
 
+def test_a_number_times_a_cost():
+    scene = load_scene("one-room", "2*diamond,0.5*square")
+    assert scene.cost_names == ("2*diamond", "0.5*square")
+    np.testing.assert_array_equal(scene.layout.costs[0], 2 * load_scene("one-room", "diamond").layout.costs[0])
+    np.testing.assert_array_equal(scene.layout.costs[1], load_scene("one-room", "square").layout.costs[0] / 2)
+    again = parse_scene(format_scene(scene), scene.name)
+    assert again.cost_names == scene.cost_names
+    np.testing.assert_array_equal(again.layout.costs, scene.layout.costs)
+
+
 def test_a_map_file_keeps_its_costs_unless_others_are_given(write_map):
     path = write_map("S.AG\n\nA = fire 2", "yard.txt")
     scene = load_scene(path)

@@ -33,7 +33,7 @@ def load_scene(layout: str | Path = "one-room", costs: Costs | None = None) -> S
 
 
 def with_costs(scene: Scene, costs: Costs) -> Scene:
-    """The same map with other costs: shapes or files (separated by commas), or an array [J, H, W]."""
+    """The same map with other costs: shapes or files (`diamond,2*square`), or an array [J, H, W]."""
     names, layers = _read_costs(costs, scene)
     return replace(scene, layout=scene.layout._replace(costs=layers), cost_names=names)
 
@@ -102,22 +102,29 @@ def _read_costs(costs: Costs, scene: Scene) -> tuple[tuple[str, ...], np.ndarray
     names: list[str] = []
     layers = [np.zeros((0, *shape), np.float32)]
     for item in costs.split(",") if isinstance(costs, str) else costs:
-        if (item := item.strip()) in COST_SHAPES:
-            names.append(item)
-            layers.append(_draw_shape(item, scene)[None])
-        elif Path(item).is_file():
-            drawn = _read_file(item)
-            if drawn.layout.walls.shape != shape:
-                sizes = " × ".join(map(str, drawn.layout.walls.shape)), " × ".join(map(str, shape))
-                raise UserError(f"the costs in '{item}' are for a map of {sizes[0]} cells; this one has {sizes[1]}")
-            names.extend(drawn.cost_names)
-            layers.append(drawn.layout.costs)
-        elif item.endswith(".txt") or "/" in item:
-            raise UserError(f"no cost file '{item}'; give the path of a text file or a shape such as 'diamond'")
-        else:
-            raise unknown("cost shape", item, COST_SHAPES)
+        found, drawn = _read_cost(item.strip(), scene)
+        names.extend(found)
+        layers.append(drawn)
     names = [f"none-{i + 1}" if name == "none" and name in names[:i] else name for i, name in enumerate(names)]
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"cost '{name}' is given {names.count(name)} times; give each cost a name of its own")
     return tuple(names), np.concatenate(layers)
+
+
+def _read_cost(item: str, scene: Scene) -> tuple[tuple[str, ...], np.ndarray]:
+    """One item of a list of costs: a shape or a file, or a number times one of these."""
+    if factor := re.fullmatch(r"(\d+(?:\.\d+)?)\*(.+)", item):
+        names, layers = _read_cost(factor[2], scene)
+        return tuple(f"{factor[1]}*{name}" for name in names), np.float32(factor[1]) * layers
+    if item in COST_SHAPES:
+        return (item,), _draw_shape(item, scene)[None]
+    if Path(item).is_file():
+        drawn, shape = _read_file(item), scene.layout.walls.shape
+        if drawn.layout.walls.shape != shape:
+            sizes = " × ".join(map(str, drawn.layout.walls.shape)), " × ".join(map(str, shape))
+            raise UserError(f"the costs in '{item}' are for a map of {sizes[0]} cells; this one has {sizes[1]}")
+        return drawn.cost_names, drawn.layout.costs
+    if item.endswith(".txt") or "/" in item:
+        raise UserError(f"no cost file '{item}'; give the path of a text file or a shape such as 'diamond'")
+    raise unknown("cost shape", item, COST_SHAPES)

@@ -11,7 +11,7 @@ from safedsr.onpolicy.steps import Geometry, cpo_direction, pcpo_direction
 from safedsr.onpolicy.surrogates import clipped, plain
 
 DELTA = 0.01
-CONFIG = OnPolicyConfig(target_kl=DELTA, cpo_guard=True, pcpo_first_term="x", clip=0.2)
+CONFIG = OnPolicyConfig(target_kl=DELTA, cpo_guard=True, cpo_sign="climb", pcpo_first_term="x", clip=0.2)
 
 
 def curvature(seed=0):
@@ -71,9 +71,7 @@ def test_cpo_takes_the_best_feasible_step(case, level, b, seed):
     h = curvature(seed)
     c = scaled_cost(h, b, level) if case != 4 else -1.0
     at = make_geometry(h, GAIN, b, c)
-    # OmniSafe's formulas are those of a g that descends a loss, and it puts in one that climbs: its r = gᵀp has the
-    # wrong sign where the limit cuts the trust region. Here the sign is right.
-    step, found = cpo_direction(at._replace(r=-at.r), CONFIG)
+    step, found = cpo_direction(at, CONFIG)
     step, want = np.asarray(step, float), best(h, GAIN, b, c)
     radius = np.sqrt(2 * DELTA)
     assert found == case
@@ -90,7 +88,7 @@ def test_cpo_takes_the_best_feasible_step(case, level, b, seed):
 def test_cpo_as_omnisafe_has_it_is_best_where_the_limit_does_not_cut(case, level):
     h = curvature()
     c = scaled_cost(h, UP, level)
-    step, found = cpo_direction(make_geometry(h, GAIN, UP, c), replace(CONFIG, cpo_guard=False))
+    step, found = cpo_direction(make_geometry(h, GAIN, UP, c), replace(CONFIG, cpo_guard=False, cpo_sign="descend"))
     want = best(h, GAIN, UP, c)
     assert found == case
     np.testing.assert_allclose(step, want, atol=0.02 * float(np.linalg.norm(want)))
@@ -99,7 +97,6 @@ def test_cpo_as_omnisafe_has_it_is_best_where_the_limit_does_not_cut(case, level
 def test_cpo_without_guard_may_step_backwards():
     h = curvature()
     at = make_geometry(h, GAIN, DOWN, scaled_cost(h, DOWN, -0.5))
-    at = at._replace(r=-at.r)  # as above
     guarded, unguarded = (cpo_direction(at, replace(CONFIG, cpo_guard=guard))[0] for guard in (True, False))
     assert GAIN @ np.asarray(guarded) > 0 > GAIN @ np.asarray(unguarded)
 

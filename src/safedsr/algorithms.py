@@ -1,11 +1,13 @@
 """Name → algorithm; the only place that knows all of them. No JAX until a trainer is made."""
 
 import importlib
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safedsr.config import GridConfig, SafeDqnConfig, SafeDsrConfig
 from safedsr.errors import unknown
-from safedsr.onpolicy.config import DEFAULTS
+from safedsr.onpolicy.config import DEFAULTS, PRESETS
 
 if TYPE_CHECKING:
     from safedsr.types import Trainer
@@ -20,15 +22,24 @@ class Algorithm(NamedTuple):
     maker: str  # module:function, called with the settings, the grid's and, for a row of a table, the name
     costless: bool = False  # it takes no costs at all (J = 0)
     row: bool = False  # one of many in a table
+    presets: Mapping[str, Mapping[str, Any]] = {"paper": {}}  # what each changes; the first is the default
 
     @property
     def config(self) -> type:
         """The type of its settings."""
         return type(self.default)
 
+    def settings(self, preset: str | None = None) -> Any:
+        """The settings of a preset, or the default ones."""
+        if preset is None:
+            return self.default
+        if preset not in self.presets:
+            raise unknown(f"preset of {self.name}", preset, self.presets)
+        return replace(self.default, **self.presets[preset])
+
 
 def _baseline(name: str, about: str) -> Algorithm:
-    return Algorithm(name, about, DEFAULTS[name], "onpolicy.baselines:make_baseline", row=True)
+    return Algorithm(name, about, DEFAULTS[name], "onpolicy.baselines:make_baseline", row=True, presets=PRESETS)
 
 
 ALGORITHMS = {

@@ -1,7 +1,8 @@
 """The commands about training: algos, train, evaluate, report."""
 
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -34,7 +35,9 @@ def train_command(args: list[str]) -> None:
 
 def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
     """The command that trains one algorithm; each of its settings is a flag."""
-    config, default = algorithm.config, algorithm.default
+    config, names = algorithm.config, tuple(algorithm.presets)
+    given = _flag(args, "--preset")
+    default = algorithm.settings(given if given in names else None)  # of a wrong one tyro will tell
 
     def run(
         out: Annotated[Path, tyro.conf.arg(help="Run folder to write.")],
@@ -43,6 +46,10 @@ def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
         budget: Annotated[str | None, tyro.conf.arg(help="Cost budget of an episode, 5 if not given.")] = None,
         seeds: Annotated[int, tyro.conf.arg(help="How many seeds to train at once.")] = 1,
         first_seed: Annotated[int, tyro.conf.arg(help="The first of them.")] = 0,
+        preset: Annotated[
+            Literal[names],  # pyright: ignore[reportInvalidTypeForm]
+            tyro.conf.arg(help="Settings to start from; the flags below change single ones."),
+        ] = names[0],
         resume: Annotated[bool, tyro.conf.arg(help="Go on with the run in that folder.")] = False,
         agent: Annotated[config, tyro.conf.arg(name="")] = default,  # pyright: ignore[reportInvalidTypeForm]
         grid: Annotated[GridConfig, tyro.conf.arg(name="")] = GridConfig(),
@@ -63,6 +70,13 @@ def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
 
     run.__doc__ = f"Train {algorithm.name}: {algorithm.about}."
     return tyro.conf.configure(tyro.conf.OmitArgPrefixes)(run)
+
+
+def _flag(args: list[str], name: str) -> str | None:
+    """The value that a flag is given, if it is."""
+    joined = [arg.partition("=")[2] for arg in args if arg.startswith(f"{name}=")]
+    apart = [value for arg, value in pairwise(args) if arg == name]
+    return next(iter(joined + apart), None)
 
 
 def _resume(out: Path, algorithm: str, training: TrainConfig, args: list[str]) -> None:
@@ -127,22 +141,43 @@ def evaluate(
 
 
 def report(
-    runs: tyro.conf.Positional[Annotated[tuple[Path, ...], tyro.conf.arg(help="Run folders.")]], as_json: Json = False
+    runs: tyro.conf.Positional[Annotated[tuple[Path, ...], tyro.conf.arg(help="Run folders, or folders of them.")]],
+    out: Annotated[Path | None, tyro.conf.arg(help="Folder for tables.md, tables.csv and index.html.")] = None,
+    as_json: Json = False,
 ) -> None:
-    """Print the end-of-training statistics of run folders: mean, std, p25, IQM with 95 % interval, p75 over seeds."""
+    """Show run folders beside the printed tables: mean, std, p25, IQM with 95 % interval, p75 over seeds, verdict."""
     from safedsr.report import report as make_report
 
     if not runs:
         raise UserError("no run folder given; write for example: safedsr report runs/safedsr")
-    lines = make_report(runs)
+    with busy("reading run folders", quiet=as_json):
+        found = make_report(runs)
+    if not found.rows:
+        raise UserError("nothing to report: " + "; ".join(found.remarks))
+    from safedsr.report_files import as_dict, draw_figures, write_report
+
+    page = None
+    if out:
+        with busy("drawing figures", quiet=as_json):
+            page = write_report(found, out, draw_figures(found, out / "figures"))
     if as_json:
-        return print_json([{**line._asdict(), "found": line.found._asdict()} for line in lines])
+        return print_json({"rows": [as_dict(row) for row in found.rows], "remarks": found.remarks})
+    _print_report(found)
+    if page:
+        print(f"page: {page}")
 
-    def cells(line: Any) -> tuple[object, ...]:
-        found = line.found
-        middle = f"{found.iqm:.1f} ({found.low:.1f} … {found.high:.1f})"
-        numbers = (f"{found.mean:.1f}", f"{found.std:.1f}", f"{found.p25:.1f}", middle, f"{found.p75:.1f}")
-        return (line.run, line.environment, line.metric, line.seeds, *numbers)
 
-    columns = ("run", "environment", "metric", "seeds", "mean", "std", "p25", "IQM (95 %)", "p75")
-    print_table(columns, map(cells, lines))
+def _print_report(found: Any) -> None:
+    from safedsr.paper.tables import TABLES
+    from safedsr.report import VERDICTS
+    from safedsr.report_files import COLUMNS, cells, heading, sections
+
+    for table in TABLES:
+        for environment, rows in sections(found.of(table)):
+            print_table(COLUMNS, map(cells, rows), title=f"{heading(table)}; {environment}")
+        if table.note and found.of(table):
+            print(table.note)
+    for name, meaning in VERDICTS.items():
+        print(f"{name}: {meaning}")
+    for remark in found.remarks:
+        print(f"remark: {remark}")

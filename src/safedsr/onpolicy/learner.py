@@ -1,7 +1,9 @@
 """What is learnt from an epoch: the critics by minibatches, the actor with them or by one step over all samples."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -40,11 +42,15 @@ def init(key: Array, num_costs: int, num_actions: int, config: OnPolicyConfig) -
     actor_key, reward_key, cost_key = jax.random.split(key, 3)
     sizes = (2, *config.hidden)
 
-    def critic(key: Array) -> Mlp:
-        return Mlp((*sizes, 1), key=key, activation=jnp.tanh)
+    def network(outputs: int, factor: float, key: Array) -> Mlp:
+        net = Mlp((*sizes, outputs), key=key, activation=jnp.tanh)
+        return eqx.tree_at(
+            lambda net: net.layers[-1], net, replace_fn=lambda last: jax.tree.map(lambda x: factor * x, last)
+        )
 
+    critic = partial(network, 1, config.critic_start)
     nets = Nets(
-        actor=Mlp((*sizes, num_actions), key=actor_key, activation=jnp.tanh),
+        actor=network(num_actions, config.actor_start, actor_key),
         reward_critic=critic(reward_key),
         cost_critics=jax.vmap(critic)(jax.random.split(cost_key, num_costs)),
     )

@@ -74,6 +74,8 @@ def geometry(theta: Array, problem: Problem, config: OnPolicyConfig) -> Geometry
 def cpo_direction(at: Geometry, config: OnPolicyConfig) -> tuple[Array, Array]:
     """CPO's step before the line search, and its case (0 infeasible … 4 cost is flat)."""
     delta = config.target_kl
+    # The formulas are those of a g that descends a loss, and ours climbs a gain: then r = gᵀp changes its sign.
+    at = at._replace(r=-at.r) if config.cpo_sign == "climb" else at
     a = at.q - at.r**2 / (at.s + TINY)
     b = 2 * delta - at.c**2 / (at.s + TINY)
     inside = at.c < 0
@@ -82,26 +84,28 @@ def cpo_direction(at: Geometry, config: OnPolicyConfig) -> tuple[Array, Array]:
 
     free = jnp.sqrt(2 * delta / (at.q + TINY)) * at.x
     recover = -jnp.sqrt(2 * delta / (at.s + TINY)) * at.p
-    lam = _cpo_multiplier(at, a, b, delta, inside, config.cpo_guard)
+    lam = _cpo_multiplier(at, a, b, delta, config.cpo_guard)
     nu = jnp.maximum(0.0, lam * at.c - at.r) / (at.s + TINY)
     between = (at.x - nu * at.p) / (lam + TINY)
     return jnp.where(case >= 3, free, jnp.where(case == 0, recover, between)), case
 
 
-def _cpo_multiplier(at: Geometry, a: Array, b: Array, delta: float, inside: Array, guard: bool) -> Array:
+def _cpo_multiplier(at: Geometry, a: Array, b: Array, delta: float, guard: bool) -> Array:
     """The λ that maximises CPO's dual, over the two intervals in which the constraint does and does not bind."""
-    lam_a = jnp.sqrt(jnp.maximum(a, 0.0) / jnp.maximum(b, TINY))
-    lam_b = jnp.sqrt(at.q / (2 * delta))
+    best_a = jnp.sqrt(jnp.maximum(a, 0.0) / jnp.maximum(b, TINY))
+    best_b = jnp.sqrt(at.q / (2 * delta))
     rho = at.r / (at.c + TINY)
-    low_part = jnp.minimum(jnp.maximum(jnp.stack([lam_a, lam_b]), 0.0), rho)  # torch's clamp: the upper bound wins
-    if guard:
-        low_part = jnp.maximum(low_part, 0.0)
-    high_part = jnp.maximum(jnp.stack([lam_a, lam_b]), rho)
-    lam_a = jnp.where(inside, low_part[0], high_part[0])
-    lam_b = jnp.where(inside, high_part[1], low_part[1])
-    value_a = -0.5 * (a / (lam_a + TINY) + b * lam_a) - at.r * at.c / (at.s + TINY)
-    value_b = -0.5 * (at.q / (lam_b + TINY) + 2 * delta * lam_b)
-    return jnp.where(value_a >= value_b, lam_a, lam_b)
+    inside = at.c < 0
+    a_is_low = jnp.stack([inside, ~inside])  # one of them lies in [0, ρ], the other in [ρ, ∞)
+    low = jnp.minimum(jnp.stack([best_a, best_b]), rho)  # as torch clamps: where ρ < 0 the upper bound wins
+    high = jnp.maximum(jnp.stack([best_a, best_b]), rho)
+    lam = jnp.where(a_is_low, low, high)
+    value_a = -0.5 * (a / (lam[0] + TINY) + b * lam[0]) - at.r * at.c / (at.s + TINY)
+    value_b = -0.5 * (at.q / (lam[1] + TINY) + 2 * delta * lam[1])
+    values = jnp.stack([value_a, value_b])
+    if guard:  # an interval that is empty has no candidate
+        values = jnp.where(a_is_low & (rho < 0), -jnp.inf, values)
+    return jnp.where(values[0] >= values[1], lam[0], lam[1])
 
 
 def _cautious(theta: Array, direction: Array, needs_gain: Array, problem: Problem, config: OnPolicyConfig) -> Array:

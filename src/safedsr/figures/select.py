@@ -1,0 +1,95 @@
+"""Which results belong into one figure, and in which order they stand there."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from safedsr.errors import UserError
+from safedsr.figures.style import sort_key
+from safedsr.layout import Scene
+from safedsr.maptext import parse_scene
+from safedsr.results import Result
+from safedsr.scene import ROOM_NAMES, load_scene
+from safedsr.storage import read_json
+
+
+class Group(NamedTuple):
+    """Results that one figure may compare: the same costs and the same budgets, on any map."""
+
+    costs: tuple[str, ...]
+    budgets: tuple[float, ...]
+    results: list[Result]
+
+    @property
+    def title(self) -> str:
+        """The costs and budgets in a few words."""
+        return f"{', '.join(self.costs)}; budget {', '.join(f'{budget:g}' for budget in self.budgets)}"
+
+
+def is_costless(result: Result) -> bool:
+    """Whether nothing costs anything there: no costs at all, or only empty ones."""
+    return all(re.fullmatch(r"none(-\d+)?", name) for name in result.costs)
+
+
+def costless(results: Sequence[Result]) -> list[Result]:
+    """The results without costs."""
+    return [result for result in results if is_costless(result)]
+
+
+def groups(results: Sequence[Result]) -> list[Group]:
+    """The results with costs, those together that may be compared; the largest group first."""
+    found: dict[tuple, Group] = {}
+    for result in results:
+        if not is_costless(result):
+            empty = Group(result.costs, result.budgets, [])
+            found.setdefault((result.costs, result.budgets), empty).results.append(result)
+    return sorted(found.values(), key=lambda group: -len(group.results))
+
+
+def labels_of(results: Iterable[Result]) -> list[str]:
+    """Every label once: our agents first, then the baselines by name."""
+    return sorted({result.label for result in results}, key=sort_key)
+
+
+def layouts_of(results: Iterable[Result]) -> list[str]:
+    """Every map once, the paper's rooms first."""
+    names = {result.layout for result in results}
+    return [name for name in ROOM_NAMES if name in names] + sorted(names - set(ROOM_NAMES))
+
+
+def find(results: Iterable[Result], label: str, layout: str) -> Result | None:
+    """The result of an algorithm on a map."""
+    return next((result for result in results if (result.label, result.layout) == (label, layout)), None)
+
+
+def on_layout(results: Iterable[Result], layout: str) -> list[Result]:
+    """The results on one map, in the order of their labels."""
+    return sorted((result for result in results if result.layout == layout), key=lambda result: sort_key(result.label))
+
+
+def scene_of(result: Result) -> Scene:
+    """The map of a result: as its run folder has written it down, else the one of that name."""
+    if (result.path / "config.json").is_file():
+        for about in read_json(result.path / "config.json", ["environments"])["environments"]:
+            if (about["name"], tuple(about["costs"])) == (result.layout, result.costs):
+                return parse_scene(about["map"], about["name"])
+    try:
+        return load_scene(result.layout, result.costs)
+    except UserError as error:
+        raise UserError(f"the map of {result.path} is not in its folder: {error}") from None
+
+
+def scenes_of(results: Iterable[Result]) -> list[Scene]:
+    """Every map with its costs once, the paper's rooms first; without costs only where there are none with."""
+    results = list(results)
+    scenes = []
+    for layout in layouts_of(results):
+        here = [result for result in results if result.layout == layout]
+        here = [result for result in here if not is_costless(result)] or here
+        scenes += [scene_of(result) for result in {result.costs: result for result in here}.values()]
+    return scenes
+
+
+def title_of(layout: str) -> str:
+    """A map's name as people write it."""
+    return layout.replace("-", " ") if layout in ROOM_NAMES else layout

@@ -1,0 +1,112 @@
+"""What a trained agent expects everywhere on its map: Q, K, Q − λ·K, and where it would go."""
+
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from safedsr.agent import Agent
+from safedsr.figures.maps import WALL, draw_map
+from safedsr.figures.style import WIDTH, name_of, printed
+
+SUBCELLS = 4  # points along each side of a cell
+ARROWS = ((0, -1), (0, 1), (-1, 0), (1, 0))  # of the four actions; y grows downwards
+
+
+class ValueMaps(NamedTuple):
+    """Values of the greedy action at points of the map [H·n, W·n], NaN inside walls."""
+
+    q: np.ndarray
+    k: np.ndarray | None  # [J, H·n, W·n]; None for agents that do not learn it
+    score: np.ndarray  # what the action is chosen by: Q − λ·K
+    actions: np.ndarray  # [H, W] at the centres of the cells, -1 inside walls
+
+
+def value_maps(agent: Agent) -> ValueMaps:
+    """Asks the agent at evenly spaced points of its own map."""
+    layout = agent.environment.scene.layout
+    height, width = layout.walls.shape
+    q, k, score, _ = _ask(agent, SUBCELLS)
+    wall = np.kron(layout.walls, np.ones((SUBCELLS, SUBCELLS), bool))
+    shape = (height * SUBCELLS, width * SUBCELLS)
+
+    def as_map(values: np.ndarray) -> np.ndarray:
+        return np.where(wall, np.nan, values.reshape(shape))
+
+    best = _ask(agent, 1)[3].reshape(height, width)
+    return ValueMaps(
+        q=as_map(q),
+        k=None if k is None else np.stack([as_map(column) for column in k.T]),
+        score=as_map(score),
+        actions=np.where(layout.walls, -1, best),
+    )
+
+
+def _ask(agent: Agent, subcells: int) -> tuple[np.ndarray, np.ndarray | None, np.ndarray, np.ndarray]:
+    """q [n], k [n, J] and score [n] of the greedy action, and that action [n], row by row."""
+    layout = agent.environment.scene.layout
+    height, width = layout.walls.shape
+    rows, columns = np.indices((height * subcells, width * subcells))
+    points = (np.stack([columns, rows], -1).reshape(-1, 2) + 0.5) / subcells
+    values = agent.values(points / layout.scale)
+    score = np.asarray(values.score)
+    best = score.argmax(1)
+    every = np.arange(len(best))
+    k = None if values.k is None else np.asarray(values.k)[every, best]
+    return np.asarray(values.q)[every, best], k, score[every, best], best
+
+
+@printed()
+def values_figure(agent: Agent) -> Figure:
+    """Heat maps of Q, each K and Q − λ·K under the greedy action, and the greedy action of every cell."""
+    found, environment = value_maps(agent), agent.environment
+    named = _named(found, environment.scene.cost_names)
+    height, width = found.actions.shape
+    columns = 2 if width > height else len(named) + 1
+    rows = -(-(len(named) + 1) // columns)
+    size = WIDTH / columns
+    figure = Figure(figsize=(WIDTH, rows * (0.82 * size * height / width + 0.35) + 0.3), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False)
+    for axes, (title, values) in zip(panels.flat, named.items(), strict=False):
+        _draw_values(figure, axes, values, (width, height))
+        axes.set_title(title)
+    arrows = panels.flat[len(named)]
+    draw_map(arrows, environment.scene.layout)
+    _draw_arrows(arrows, found.actions)
+    arrows.set_title("greedy action")
+    for axes in panels.flat[len(named) + 1 :]:
+        axes.set_visible(False)
+    figure.suptitle(f"{name_of(agent.job.algorithm)}, {environment.name}, seed {agent.seed}", fontsize=9)
+    return figure
+
+
+def _named(found: ValueMaps, cost_names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    if found.k is None:
+        return {"score of the greedy action": found.score}
+    costs = {f"K, cost to come ({name})": layer for name, layer in zip(cost_names, found.k, strict=True)}
+    return {"Q, reward to come": found.q, **costs, "Q − λ·K": found.score}
+
+
+def _draw_values(figure: Figure, axes: Axes, values: np.ndarray, size: tuple[int, int]) -> None:
+    image = axes.imshow(values, cmap="cividis", extent=(0, size[0], size[1], 0), interpolation="nearest")
+    axes.set(xticks=[], yticks=[], facecolor=WALL)
+    bar = figure.colorbar(image, cax=axes.inset_axes((1.03, 0, 0.06 * size[1] / size[0], 1)))
+    bar.outline.set_visible(False)  # type: ignore[operator]
+
+
+def _draw_arrows(axes: Axes, actions: np.ndarray) -> None:
+    rows, columns = np.nonzero(actions >= 0)
+    ways = np.array(ARROWS)[actions[rows, columns]]
+    axes.quiver(
+        columns + 0.5,
+        rows + 0.5,
+        *ways.T,
+        angles="xy",
+        scale_units="xy",
+        scale=1.6,
+        pivot="mid",
+        width=0.06,
+        units="xy",
+        zorder=2,
+    )

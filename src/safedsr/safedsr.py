@@ -191,12 +191,12 @@ def learn(
     biased = replay.unpack(rows)
     plain = replay.unpack(replay.sample(plain_key, memory.ring, memory.filled, shape))
     of_all = jax.vmap(batch_features, (None, 0))
-    target = of_all(s.target_phi, plain)
     if phase == "frozen":
         biased_phi, _ = of_all(s.encoder.phi, biased)
-        batches = biased, biased_phi, Batch(plain, *of_all(s.encoder.phi, plain), *target)
+        known = of_all(s.encoder.phi, plain)  # the target's too: it was copied when φ was frozen
+        batches = biased, biased_phi, Batch(plain, *known, *known)
     else:
-        batches = biased, plain, target
+        batches = biased, plain, of_all(s.target_phi, plain)
 
     def update(s: DsrState, xs) -> tuple[DsrState, tuple[Array, Array]]:
         biased, plain, target = xs
@@ -220,10 +220,11 @@ def batch_features(phi: Mlp, t: Transition) -> tuple[Array, Array]:
 
 
 def values(policy: DsrPolicy, obs: Array, lam: Array) -> Values:
-    """Q, K and M of every action."""
-    m = jax.vmap(policy.successor)(all_features(policy.phi, obs))  # [A, d]
+    """Q, K and M of every action; who wants the score alone pays for nothing else."""
+    phi = all_features(policy.phi, obs)
+    m = jax.vmap(policy.successor)(phi)  # [A, d]
     q, k = m @ policy.weights.w_r, m @ policy.weights.w_c.T  # Eqs. (8) and (13)
-    return Values(q=q, k=k, m=m, score=q - k @ lam)
+    return Values(q=q, k=k, m=m, score=scores(policy.successor, policy.weights, phi, lam))
 
 
 def make_safedsr(config: SafeDsrConfig, grid_config: GridConfig) -> Trainer:

@@ -45,6 +45,33 @@ def test_lines_elsewhere(capsys, monkeypatch):
     assert lines[2].endswith("17 s, 0 s left")
 
 
+def test_several_jobs_on_a_terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with display.jobs_bar("baselines", 0.25) as show:
+        waiting = terminal.getvalue()
+        show("cpo (2 of 4)", chunk(100), 0.375)
+    shown = terminal.getvalue()
+    assert "25%" in waiting and "compiling" in waiting
+    for word in ("baselines", "38%", "cpo (2 of 4) 100/200", "goal 0.50", "ETA 0:00:"):
+        assert word in shown
+
+
+def test_time_left_of_several_jobs(capsys, monkeypatch):
+    """At the pace since the start, in which what was done before has no part."""
+    now = [0.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    with display.jobs_bar("baselines", 0.5) as show:
+        for seconds, step, share in ((4000.0, 50, 0.6), (5.0, 100, 0.7), (3995.0, 200, 0.75)):
+            now[0] += seconds
+            show("cpo (3 of 4)", chunk(step), share)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("baselines 60%  cpo (3 of 4) 50/200 ") and first.endswith("ETA 4:26:40  4000 s")
+    assert second.startswith("baselines 75%  cpo (3 of 4) 200/200 ") and second.endswith("ETA 2:13:20  8000 s")
+
+
 @pytest.mark.parametrize("kind", [Terminal, io.StringIO])
 def test_a_failure_passes_through(monkeypatch, kind):
     monkeypatch.setattr(sys, "stderr", kind())

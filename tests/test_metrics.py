@@ -135,6 +135,11 @@ def test_a_window_smaller_than_a_point_changes_nothing():
     np.testing.assert_array_equal(window_mean(np.array([1.0, 5.0, 2.0]), 10), [1, 5, 2])
 
 
+def test_window_mean_of_several_series_on_another_grid():
+    series = np.array([[1.0, 3.0, 8.0], [np.nan, 4.0, 0.0]])
+    np.testing.assert_allclose(window_mean(series, 4_000, 2_000), [[1, 2, 5.5], [np.nan, 4, 2]])
+
+
 def test_trend_of_seeds_that_begin_late():
     early, late, never = episodes([200, 400, 600], ret=[1, 2, 3]), episodes([400], ret=[10]), episodes([])
     found = trend([early, late, never], lambda run: run.ret, 600, robust=False)

@@ -18,6 +18,47 @@ def progress_bar(title: str) -> Iterator[Callable[[Progress], None]]:
         yield show
 
 
+ShowJob = Callable[[str, Progress, float], None]  # the job's title, its progress, the share of all work that is done
+
+
+@contextlib.contextmanager
+def jobs_bar(title: str, done: float = 0.0) -> Iterator[ShowJob]:
+    """Shows several trainings on standard error as one piece of work, of which the share `done` is done already."""
+    bar = _terminal_jobs(title, done) if sys.stderr.isatty() else _job_lines(title, done)
+    with bar as show:
+        yield show
+
+
+@contextlib.contextmanager
+def _terminal_jobs(title: str, done: float) -> Iterator[ShowJob]:
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[status]}"))
+    clock = _Clock()
+    with Bar(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task(title, total=1000, completed=round(1000 * done), status="compiling")
+        yield lambda job, p, share: bar.update(
+            task, completed=1000 * share, status=clock.job_status(job, p, share, done)
+        )
+
+
+@contextlib.contextmanager
+def _job_lines(title: str, done: float) -> Iterator[ShowJob]:
+    clock = _Clock()
+    printed = -LINE_SECONDS
+
+    def show(job: str, p: Progress, share: float) -> None:
+        nonlocal printed
+        status = clock.job_status(job, p, share, done)
+        if clock.elapsed() - printed >= LINE_SECONDS or p.step == p.steps:
+            printed = clock.elapsed()
+            print(f"{title} {share:.0%}  {status}  {printed:.0f} s", file=sys.stderr, flush=True)
+
+    yield show
+
+
 @contextlib.contextmanager
 def _terminal_bar(title: str) -> Iterator[Callable[[Progress], None]]:
     from rich.console import Console
@@ -73,3 +114,9 @@ class _Clock:
         self.pace, self.before = (now - self.before) / p.count, now
         rate = p.lanes / max(self.pace, 1e-9)
         return f"{rate:,.0f} steps/s  goal {p.goal_rate:.2f}  safe {p.safe_goal_rate:.2f}  λ {p.lam:.3f}"
+
+    def job_status(self, job: str, p: Progress, share: float, done: float) -> str:
+        """One job's status, and the time left for all of them at the pace so far."""
+        left = round(self.elapsed() * (1 - share) / max(share - done, 1e-9))
+        clock = f"{left // 3600}:{left % 3600 // 60:02}:{left % 60:02}"
+        return f"{job} {p.step}/{p.steps}  {self.status(p)}  ETA {clock}"

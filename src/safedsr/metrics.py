@@ -94,15 +94,26 @@ def interpolate(end_step: np.ndarray, values: np.ndarray, total: int) -> np.ndar
     return np.interp(support(total), end_step, values, left=np.nan)
 
 
-def window_mean(series: np.ndarray, window: int = WINDOW) -> np.ndarray:
-    """Mean over the `window` environment steps up to each point; points that are missing do not count."""
-    size = max(window // GRID_STEP, 1)
+def window_mean(series: np.ndarray, window: int = WINDOW, spacing: int = GRID_STEP) -> np.ndarray:
+    """Mean over the `window` environment steps up to each point, along the last axis; missing points do not count."""
+    size = max(window // spacing, 1)
     known = np.isfinite(series)
-    sums = np.cumsum(np.where(known, series, 0.0))
-    counts = np.cumsum(known)
-    sums[size:] -= sums[:-size].copy()
-    counts[size:] = counts[size:] - counts[:-size].copy()
-    return np.divide(sums, counts, out=np.full(len(series), np.nan), where=counts > 0)
+    sums = np.cumsum(np.where(known, series, 0.0), -1)
+    counts = np.cumsum(known, -1)
+    sums[..., size:] -= sums[..., :-size].copy()
+    counts[..., size:] -= counts[..., :-size].copy()
+    return np.divide(sums, counts, out=np.full(series.shape, np.nan), where=counts > 0)
+
+
+def over_seeds(series: np.ndarray, *, robust: bool = True) -> np.ndarray:
+    """The average over seeds [S, T] at each point, of those that have a value there: the IQM, or the plain mean."""
+    average = np.full(series.shape[1], np.nan)
+    for count in np.unique(np.isfinite(series).sum(0)):
+        if count:
+            at = np.isfinite(series).sum(0) == count
+            known = np.sort(series[:, at], axis=0)[:count]  # NaNs sort to the end
+            average[at] = iqm(known) if robust else known.mean(0)
+    return average
 
 
 def trend(
@@ -113,13 +124,7 @@ def trend(
     `robust` averages by IQM as the paper does; over 0/1 values that distorts, so show the plain mean beside it.
     """
     series = np.stack([interpolate(run.end_step, value(run).astype(np.float64), total) for run in runs])
-    average = np.full(series.shape[1], np.nan)
-    for count in np.unique(np.isfinite(series).sum(0)):
-        if count:
-            at = np.isfinite(series).sum(0) == count
-            known = np.sort(series[:, at], axis=0)[:count]  # NaNs sort to the end
-            average[at] = iqm(known) if robust else known.mean(0)
-    return window_mean(average)
+    return window_mean(over_seeds(series, robust=robust))
 
 
 def last(runs: Sequence[Episodes], value: Callable[[Episodes], np.ndarray]) -> np.ndarray:

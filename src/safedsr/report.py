@@ -1,47 +1,113 @@
-"""Run folders as tables of the paper's end-of-training statistics (Sec. 5.2)."""
+"""Results beside the printed tables: the rows, and what is said about each (Sec. 5.2, Tables 3 to 7)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from safedsr.errors import UserError
-from safedsr.metrics import Episodes, Summary, goal_count, last, safe_goal_count, summarize
-from safedsr.runs import Run, load_run
+from safedsr.labels import nearest_preset
+from safedsr.metrics import Summary, summarize
+from safedsr.paper.tables import BUDGET, SEEDS, STEPS, TABLES, Printed, Table, printed
+from safedsr.results import Result, load_results
+from safedsr.scene import ROOM_NAMES
+from safedsr.storage import read_json
+
+NEAR = 0.07  # share of the printed IQM
+ROUNDING = 0.05  # printed numbers have one decimal
+VERDICTS = {
+    "agrees": f"the printed IQM lies in our 95 % interval (a wide one says little), or ours within {NEAR:.0%} of it, "
+    "or within its rounding",
+    "ranges overlap": "not that, but the ranges from the 25th to the 75th percentile have something in common",
+    "differs": "neither",
+}
 
 
-class Line(NamedTuple):
-    """One metric of one environment of one run, over its seeds."""
+class Row(NamedTuple):
+    """One algorithm in one environment: ours over its seeds, and what is printed."""
 
-    run: str
-    environment: str
-    metric: str
+    table: Table
+    environment: str  # of several costs, with the name of the one that is shown
+    label: str
     seeds: int
     found: Summary
+    printed: Printed | None  # where the run is the paper's experiment
+
+    @property
+    def ratio(self) -> float | None:
+        """Our IQM in units of the printed one."""
+        return self.found.iqm / self.printed.iqm if self.printed and self.printed.iqm else None
+
+    @property
+    def verdict(self) -> str:
+        """One of VERDICTS, or nothing where nothing is printed."""
+        return verdict(self.found, self.printed) if self.printed else ""
 
 
-def report(paths: Sequence[str | Path]) -> list[Line]:
-    """Goal count, safe goal count, and the reward and costs of the last episodes, for every environment."""
-    return [line for path in paths for line in _lines(load_run(path))]
+class Report(NamedTuple):
+    """Every table with ours beside it, and what a reader has to know of what is missing or was left out."""
+
+    rows: list[Row]
+    remarks: list[str]
+    results: list[Result]
+
+    def of(self, table: Table) -> list[Row]:
+        """The rows of one table."""
+        return [row for row in self.rows if row.table == table]
 
 
-def _lines(run: Run) -> list[Line]:
-    lines = []
-    for index, about in enumerate(run.config.get("environments", [])):
-        seeds = run.by_seed(index)
-        if not seeds or not all(len(episodes.end_step) for episodes in seeds):
-            raise UserError(f"{run.path} has seeds without a finished episode; train it further before reporting")
-        name = ", ".join([about["name"], *about["costs"]])
-        for metric, values in _metrics(seeds, about["budgets"], about["costs"]).items():
-            lines.append(Line(run.path.name, name, metric, len(seeds), summarize(values)))
-    return lines
+def report(paths: Sequence[str | Path]) -> Report:
+    """The tables of run folders, or of folders that hold some."""
+    remarks: list[str] = []
+    results = sorted(load_results(paths, remarks), key=_place)
+    rows = [row for table in TABLES for result in results for row in _rows(table, result)]
+    return Report(rows, [*remarks, *_mixtures(results)], results)
 
 
-def _metrics(seeds: list[Episodes], budgets: list[float], costs: list[str]) -> dict[str, Sequence[float]]:
-    metrics: dict[str, Sequence[float]] = {
-        "goal count": [goal_count(episodes) for episodes in seeds],
-        "safe goal count": [safe_goal_count(episodes, budgets) for episodes in seeds],
-        "last reward": list(last(seeds, lambda episodes: episodes.ret)),
-    }
-    for j, name in enumerate(costs):
-        metrics[f"last cost of {name}"] = list(last(seeds, lambda episodes, j=j: episodes.cost[:, j]))
-    return metrics
+def verdict(found: Summary, paper: Printed) -> str:
+    """How a result compares with the printed one: see VERDICTS."""
+    near = abs(found.iqm - paper.iqm) <= max(NEAR * abs(paper.iqm), ROUNDING)
+    if near or found.low - ROUNDING <= paper.iqm <= found.high + ROUNDING:
+        return "agrees"
+    overlap = found.p25 - ROUNDING <= paper.p75 and paper.p25 <= found.p75 + ROUNDING
+    return "ranges overlap" if overlap else "differs"
+
+
+def is_printed(result: Result) -> bool:
+    """Whether a result is an experiment of the paper: its budget, its steps, and settings it may have used."""
+    same = result.steps == STEPS and result.costs in (("none",), ("diamond",)) and result.budgets == (BUDGET,)
+    preset, changes = nearest_preset(read_json(result.path / "config.json", ["algorithm"]))
+    return same and preset in ("", "paper") and not changes
+
+
+def _rows(table: Table, result: Result) -> Iterator[Row]:
+    if table.with_costs == _costless(result):
+        return
+    paper = printed(table.key, result.layout, result.algorithm) if is_printed(result) else None
+    for metric, values in result.counts.items():
+        if metric.startswith(table.metric):
+            several = table.metric != metric and len(result.costs) > 1
+            name = f"{result.environment}: {metric.removeprefix('last ')}" if several else result.environment
+            yield Row(table, name, result.label, len(result.seeds), summarize(values), paper)
+
+
+def _costless(result: Result) -> bool:
+    return all(name.partition("-")[0] == "none" for name in result.costs)
+
+
+def _place(result: Result) -> tuple:
+    """The paper's maps first, and its algorithms by name as the paper has them."""
+    rooms = ROOM_NAMES.index(result.layout) if result.layout in ROOM_NAMES else len(ROOM_NAMES)
+    return rooms, result.layout, result.costs, result.algorithm, result.label
+
+
+def _mixtures(results: Sequence[Result]) -> Iterator[str]:
+    """Where rows come from different budgets, different numbers of steps or fewer seeds than the printed ones."""
+    budgets = sorted({budget for result in results for budget in result.budgets})
+    steps = sorted({result.steps for result in results})
+    for what, values, usual in (("budgets", budgets, BUDGET), ("numbers of steps", steps, STEPS)):
+        if len(values) > 1:
+            given = ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+            yield f"different {what} ({given}): in rows of their own; printed values stand beside {usual:.0f} only"
+    for result in results:
+        if is_printed(result) and len(result.seeds) < SEEDS:
+            plural = "s" * (len(result.seeds) > 1)
+            yield f"{result.label} in {result.environment}: {len(result.seeds)} seed{plural} where {SEEDS} are printed"

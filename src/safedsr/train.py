@@ -57,8 +57,8 @@ def train(job: Job, out: str | Path, show: Show | None = None) -> Path:
     require(steps > start, "steps", steps, f"learning starts at {start} (train_start): train longer, or start earlier")
     program = Program(job)
     program.check_memory()
-    with runs.create_run(out, job.to_dict(), list(job.seeds), _device()) as writer:
-        _loop(program, writer, program.init(), 0, show)
+    with runs.create_run(out, job.to_dict(), list(job.seeds), device_name()) as writer:
+        loop(program, writer, program.init(), 0, show)
     return Path(out)
 
 
@@ -72,7 +72,7 @@ def resume(
     with runs.resume_run(out) as (writer, config):
         job = job_from_dict(config)
         if expect:
-            _require_same(expect, config, out)
+            require_same(expect, config, out)
         if changes:
             job = dataclasses.replace(job, train=dataclasses.replace(job.train, **changes))
         program = Program(job)
@@ -87,19 +87,22 @@ def resume(
         if first_difference(job.to_dict(), config):
             writer.write_json("config.json", job.to_dict())
         (Path(out) / STOP_FILE).unlink(missing_ok=True)
-        _loop(program, writer, state, step, show)
+        loop(program, writer, state, step, show)
     return Path(out)
 
 
-def _require_same(expect: Job, config: dict[str, Any], out: str | Path) -> None:
-    asked = {**expect.to_dict(), "train": config["train"]}  # how long and how often may change
+def require_same(expect: Job, config: dict[str, Any], out: str | Path) -> None:
+    """Raise unless a run folder was made for this job; how long it trains and how often it saves may differ."""
+    config = job_from_dict(config).to_dict()  # settings that are newer than the folder have their defaults
+    asked = {**expect.to_dict(), "train": config["train"]}
     if difference := first_difference(asked, config):
         name, mine, theirs = difference
         what = "the map is another" if name == "map" else f"{name} is {mine!r} here and {theirs!r} there"
         raise UserError(f"{out} holds a run with other settings: {what}; remove it, or choose another folder")
 
 
-def _loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, show: Show | None) -> None:
+def loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, show: Show | None) -> None:
+    """From a state at some step to the job's last one, with everything written that a run folder has."""
     job = program.job
     pending: dict[str, list[Table]] = {name: [] for name in runs.NAMES}
     saved = time.monotonic()
@@ -112,7 +115,7 @@ def _loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, sh
             episodes = _episodes(records, step, job)
             pending["episodes"].append(episodes)
             pending["curves"].append(_curves(jax.device_get(losses), lam, stop, job))
-            if job.train.steps - stop < job.train.trajectories:
+            if program.keeps(stop):
                 pending["trajectories"].append(_trajectories(records, step, program))
             if show:
                 show(_progress(episodes, lam, stop, stop - step, job))
@@ -207,7 +210,8 @@ def _since(moment: float) -> float:
     return time.monotonic() - moment
 
 
-def _device() -> str:
+def device_name() -> str:
+    """What a training runs on, in words."""
     device = jax.devices()[0]
     return f"{jax.device_count()} × {device.platform} ({device.device_kind})"
 

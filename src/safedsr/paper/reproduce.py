@@ -1,0 +1,157 @@
+"""From experiments to run folders: done jobs are skipped, begun ones go on, and all of them are checked first."""
+
+import contextlib
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import jax
+
+from safedsr import storage
+from safedsr.algorithms import find_algorithm
+from safedsr.config import TrainConfig
+from safedsr.display import ShowJob
+from safedsr.errors import UserError, unknown
+from safedsr.job import Job, make_environments
+from safedsr.paper.experiments import BUDGET, EXPERIMENTS, QUICK_SETTINGS, Row, shorten
+from safedsr.results import PACKED
+from safedsr.train import NotFinite, Progress, Show, Stopped, require_same, resume, train
+
+COMPILING = 15.0  # seconds a job, on two cores
+STEP_SECONDS = 17e-6  # of an on-policy baseline
+SAMPLE_SECONDS = {"safedqn": 4e-6, "safedsr": 16e-6}  # of a transition that is learnt from
+
+
+class Task(NamedTuple):
+    """A run folder to fill."""
+
+    name: str
+    job: Job
+
+    @property
+    def work(self) -> float:
+        """About how many seconds it takes on two cores."""
+        job, agent = self.job, self.job.agent
+        seconds = STEP_SECONDS
+        if job.algorithm in SAMPLE_SECONDS:
+            seconds = SAMPLE_SECONDS[job.algorithm] * agent.update_steps * agent.batch_size / agent.train_every
+        return COMPILING + seconds * job.train.steps * len(job.seeds) * len(job.environments)
+
+
+def plan(
+    experiment: str,
+    *,
+    quick: bool = False,
+    algos: Sequence[str] = (),
+    layouts: Sequence[str] = (),
+    seeds: int | None = None,
+) -> list[Task]:
+    """The jobs of an experiment, all of it or the algorithms, maps and number of seeds that are given."""
+    if experiment not in EXPERIMENTS:
+        raise unknown("experiment", experiment, EXPERIMENTS)
+    rows = [shorten(row) if quick else row for row in EXPERIMENTS[experiment]]
+    known = {algorithm for row in rows for algorithm in row.algorithms}
+    for algorithm in algos:
+        if find_algorithm(algorithm).name not in known:
+            raise UserError(f"{algorithm} is not part of '{experiment}'; it has {', '.join(sorted(known))}")
+    rows = [row._replace(layouts=tuple(layouts) or row.layouts) for row in rows]
+    return [
+        make_task(row if seeds is None else row._replace(seeds=seeds), algorithm, quick)
+        for row in rows
+        for algorithm in row.algorithms
+        if not algos or algorithm in algos
+    ]
+
+
+def make_task(row: Row, algorithm: str, quick: bool = False) -> Task:
+    """One algorithm of a row as a job."""
+    settings = {**(QUICK_SETTINGS[algorithm] if quick else {}), **row.settings}
+    agent = with_settings(find_algorithm(algorithm).settings(row.preset), settings)
+    environments = make_environments(algorithm, row.layouts, row.costs, BUDGET)
+    # A short run must not end with a shorter chunk, which would be compiled again.
+    chunk = agent.period if quick else None
+    training = TrainConfig(steps=row.steps, chunk=chunk, trajectories=row.trajectories)
+    name = "-".join(filter(None, (algorithm, row.name)))
+    return Task(name, Job(algorithm, environments, tuple(range(row.seeds)), agent, train=training))
+
+
+def with_settings(config: Any, settings: Mapping[str, Any]) -> Any:
+    """A configuration with some fields changed, named as their flags: wherever in it they are."""
+    names = [field.name for field in fields(config)]
+    parts = [name for name in names if is_dataclass(getattr(config, name))]
+    inside = {part: {field.name for field in fields(getattr(config, part))} & settings.keys() for part in parts}
+    for name in settings:
+        if name not in names and not any(name in found for found in inside.values()):
+            raise unknown(f"setting of {type(config).__name__}", name, names)
+    changes = {name: value for name, value in settings.items() if name in names}
+    for part, found in inside.items():
+        changes[part] = replace(getattr(config, part), **{name: settings[name] for name in found})
+    return replace(config, **changes)
+
+
+def standing(task: Task, folder: Path) -> Literal["new", "begun", "done"]:
+    """How far a task's folder is; raises if it holds something else."""
+    if not (folder / "manifest.json").exists():
+        if folder.exists() and any(entry.name != ".lock" for entry in folder.iterdir()):
+            raise UserError(f"{folder} is not empty and no run; remove it, or choose another --out")
+        return "new"
+    packed = storage.read_json(folder / "manifest.json", ["format"])["format"] == PACKED
+    require_same(task.job, storage.read_json(folder / "config.json", ["train"]), folder)
+    found = storage.read_table(folder / ("summary" if packed else "episodes"))
+    done = found is not None and found[1].get("step") == str(task.job.train.steps)
+    if packed and not done:
+        raise UserError(f"{folder} is packed and cannot go on; remove it, or choose another --out")
+    return "done" if done else "begun"
+
+
+def reproduce(tasks: Iterable[Task], out: Path, show: ShowJob | None = None) -> list[str]:
+    """Bring every task to its end, in run folders under `out`; gives what broke down on the way."""
+    tasks = list(tasks)
+    standings = [standing(task, out / task.name) for task in tasks]
+    total, before, broken = sum(task.work for task in tasks), 0.0, []
+    with compiled_once():
+        for i, (task, found) in enumerate(zip(tasks, standings, strict=True)):
+            title = f"{task.name} ({i + 1} of {len(tasks)})"
+
+            def share(p: Progress, title: str = title, task: Task = task, before: float = before) -> None:
+                if show:
+                    show(title, p, (before + task.work * p.step / p.steps) / total)
+
+            try:
+                _finish(task, found, out / task.name, share)
+            except NotFinite as error:
+                broken.append(f"{task.name}: {error}")
+            before += task.work
+    return broken
+
+
+def _finish(task: Task, found: str, folder: Path, show: Show) -> None:
+    try:
+        if found == "new":
+            train(task.job, folder, show)
+        elif found == "begun":
+            resume(folder, asdict(task.job.train), task.job, show)
+    except Stopped as stop:
+        raise Stopped(f"{stop.args[0].partition(';')[0]}; the same command goes on from there") from None
+
+
+@contextlib.contextmanager
+def compiled_once() -> Iterator[None]:
+    """What jobs have in common is compiled for the first of them only."""
+    if jax.config.jax_compilation_cache_dir:  # pyright: ignore[reportAttributeAccessIssue]
+        yield
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        jax.config.update("jax_compilation_cache_dir", folder)
+        try:
+            yield
+        finally:
+            jax.config.update("jax_compilation_cache_dir", None)
+
+
+def share_done(tasks: Sequence[Task], out: Path) -> float:
+    """The share of all work that is done."""
+    done = sum(task.work for task in tasks if standing(task, out / task.name) == "done")
+    return done / sum(task.work for task in tasks)

@@ -30,6 +30,7 @@ def test_counts_and_series_of_known_episodes(tmp_path):
     expected = {
         "goal count": [3, 1],
         "safe goal count": [2, 1],
+        "half-budget safe goal count": [1, 1],
         "last reward": [0.5, -2.0],
         "last cost diamond": [5, 9],
     }

@@ -161,22 +161,27 @@ def report(
         with busy("drawing figures", quiet=as_json):
             page = write_report(found, out, draw_figures(found, out / "figures"))
     if as_json:
-        return print_json({"rows": [as_dict(row) for row in found.rows], "remarks": found.remarks})
+        doubled = {name: value._asdict() for name, value in (found.doubled or {}).items()}
+        rows = [as_dict(row) for row in found.rows]
+        return print_json({"rows": rows, "doubled_costs": doubled, "remarks": found.remarks})
     _print_report(found)
     if page:
         print(f"page: {page}")
 
 
 def _print_report(found: Any) -> None:
+    from safedsr import report_files as files
     from safedsr.paper.tables import TABLES
     from safedsr.report import VERDICTS
-    from safedsr.report_files import COLUMNS, cells, heading, sections
 
     for table in TABLES:
-        for environment, rows in sections(found.of(table)):
-            print_table(COLUMNS, map(cells, rows), title=f"{heading(table)}; {environment}")
+        for environment, rows in files.sections(found.of(table)):
+            print_table(files.COLUMNS, map(files.cells, rows), title=f"{files.heading(table)}; {environment}")
         if table.note and found.of(table):
             print(table.note)
+    if rows := files.doubled_rows(found):
+        print_table(files.DOUBLED_COLUMNS, rows, title=files.DOUBLED)
+        print(files.DOUBLED_NOTE)
     for name, meaning in VERDICTS.items():
         print(f"{name}: {meaning}")
     for remark in found.remarks:

@@ -16,7 +16,7 @@ import numpy as np
 from safedsr import metrics, storage
 from safedsr.errors import UserError
 from safedsr.labels import label_of
-from safedsr.results import PACKED, Result, read_run
+from safedsr.results import COUNTS, PACKED, Result, read_run
 from safedsr.runs import read_manifest
 from safedsr.storage import Table
 
@@ -87,7 +87,7 @@ def _result(
 ) -> Result:
     about = config["environments"][i]
     budgets, costs, seeds = tuple(about["budgets"]), tuple(about["costs"]), tuple(summary["seed"].tolist())
-    counts = {name: summary[name] for name in ("goal count", "safe goal count", "last reward")}
+    counts = {name: summary[name] for name in COUNTS if name in summary}
     counts |= {f"last cost {name}": summary[f"last cost {j}"] for j, name in enumerate(costs)}
     grid = series["step"][series["seed"] == MIDDLE]
     points = {name: series[name].astype(np.float32).reshape(len(seeds) + 1, len(grid)) for name in SERIES}
@@ -110,7 +110,7 @@ def _result(
 
 def _summary(i: int, result: Result) -> Table:
     costs = {f"last cost {j}": result.counts[f"last cost {name}"] for j, name in enumerate(result.costs)}
-    counts = {name: result.counts[name] for name in ("goal count", "safe goal count", "last reward")}
+    counts = {name: result.counts[name] for name in COUNTS if name in result.counts}
     return {"environment": np.full(len(result.seeds), i, np.int32), "seed": np.array(result.seeds), **counts, **costs}
 
 

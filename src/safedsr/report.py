@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from safedsr.labels import nearest_preset
 from safedsr.metrics import Summary, summarize
+from safedsr.paper.doubled import Misfit, misfits
 from safedsr.paper.tables import BUDGET, SEEDS, STEPS, TABLES, Printed, Table, printed
 from safedsr.results import Result, load_results
 from safedsr.scene import ROOM_NAMES
@@ -48,6 +49,7 @@ class Report(NamedTuple):
     rows: list[Row]
     remarks: list[str]
     results: list[Result]
+    doubled: dict[str, Misfit] | None  # which reading of the printed costs fits best, where the results tell
 
     def of(self, table: Table) -> list[Row]:
         """The rows of one table."""
@@ -59,7 +61,7 @@ def report(paths: Sequence[str | Path]) -> Report:
     remarks: list[str] = []
     results = sorted(load_results(paths, remarks), key=_place)
     rows = [row for table in TABLES for result in results for row in _rows(table, result)]
-    return Report(rows, [*remarks, *_mixtures(results)], results)
+    return Report(rows, [*remarks, *_mixtures(results)], results, misfits(results))
 
 
 def verdict(found: Summary, paper: Printed) -> str:

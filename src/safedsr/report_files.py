@@ -4,7 +4,7 @@ import base64
 import csv
 import html
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,13 @@ from safedsr.report import VERDICTS, Report, Row
 from safedsr.storage import write_atomic
 
 COLUMNS = ("algorithm", "seeds", "mean", "std", "p25", "IQM (95 %)", "p75", "printed", "ratio", "verdict")
+DOUBLED = "Were the costs of the printed baselines counted twice?"
+DOUBLED_COLUMNS = ("condition", "Σ |log ratio| (95 %)", "fits best in")
+DOUBLED_NOTE = (
+    "Mean goals and safe goals of seven baselines in one room with the diamond, against the printed means; the "
+    "interval and the last column are a bootstrap over seeds. Counting safety at twice the cost is counting against "
+    "half the budget."
+)
 INTRODUCTION = (
     "Every printed table with ours beside it: statistics over seeds, the interquartile mean (IQM) with its 95 % "
     "bootstrap interval, the printed IQM, and ours in units of it. Rows without a printed value are ours alone: other "
@@ -65,6 +72,14 @@ def cells(row: Row) -> tuple[str, ...]:
         "" if row.ratio is None else f"{row.ratio:.2f}",
         row.verdict,
     )
+
+
+def doubled_rows(report: Report) -> list[tuple[str, ...]]:
+    """The conditions under which the printed costs may have come about, in the order of DOUBLED_COLUMNS."""
+    return [
+        (name, f"{found.value:.2f} ({found.low:.2f} … {found.high:.2f})", f"{found.best:.1%}")
+        for name, found in (report.doubled or {}).items()
+    ]
 
 
 def sections(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
@@ -137,6 +152,9 @@ def markdown(report: Report) -> str:
                 ]
                 lines += [_pipes(cells(row)) for row in group]
             lines += ["", table.note] if table.note else []
+    if rows := doubled_rows(report):
+        lines += ["", f"## {DOUBLED}", "", _pipes(DOUBLED_COLUMNS), _pipes(["---", "---:", "---:"])]
+        lines += [*map(_pipes, rows), "", DOUBLED_NOTE]
     if report.remarks:
         lines += ["", "## Remarks", "", *(f"- {_escaped(remark)}" for remark in report.remarks)]
     return "\n".join(lines) + "\n"
@@ -171,8 +189,11 @@ def page(report: Report, figures: Sequence[tuple[str, Path]] = ()) -> str:
     for table in TABLES:
         if rows := report.of(table):
             parts.append(f"<h2>{html.escape(heading(table))}</h2>")
-            parts += [_html_table(environment, group) for environment, group in sections(rows)]
+            for environment, group in sections(rows):
+                parts.append(_html_table(environment, COLUMNS, map(cells, group), [row.verdict for row in group]))
             parts += [f"<p>{html.escape(table.note)}</p>"] if table.note else []
+    if rows := doubled_rows(report):
+        parts += [_html_table(DOUBLED, DOUBLED_COLUMNS, rows, [""] * len(rows)), f"<p>{html.escape(DOUBLED_NOTE)}</p>"]
     parts += ["<h2>Figures</h2>"] if figures else []
     parts += [_html_figure(title, path) for title, path in figures]
     if report.remarks:
@@ -180,13 +201,13 @@ def page(report: Report, figures: Sequence[tuple[str, Path]] = ()) -> str:
     return PAGE.format(style=STYLE, body="\n".join(parts))
 
 
-def _html_table(environment: str, rows: Sequence[Row]) -> str:
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in COLUMNS)
+def _html_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], kinds: Sequence[str]) -> str:
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
     lines = [
-        f'<tr class="{row.verdict}">' + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells(row)) + "</tr>"
-        for row in rows
+        f'<tr class="{kind}">' + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+        for row, kind in zip(rows, kinds, strict=True)
     ]
-    caption = f"<caption>{html.escape(environment)}</caption>"
+    caption = f"<caption>{html.escape(title)}</caption>"
     return f'<div class="scroll"><table>{caption}\n<tr>{head}</tr>\n' + "\n".join(lines) + "\n</table></div>"
 
 

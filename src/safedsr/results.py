@@ -17,6 +17,8 @@ from safedsr.metrics import Episodes
 from safedsr.runs import Run, load_run, load_trajectories
 
 PACKED = "packed-1"  # the format that the manifest of a packed folder gives
+HALVED = "half-budget safe goal count"  # what a safe goal count is if costs are counted twice
+COUNTS = ("goal count", "safe goal count", HALVED, "last reward")
 
 
 class Result(NamedTuple):
@@ -30,7 +32,7 @@ class Result(NamedTuple):
     budgets: tuple[float, ...]
     seeds: tuple[int, ...]
     steps: int  # that were taken, also if the run is to go on
-    counts: dict[str, np.ndarray]  # [S] each: goal count, safe goal count, last reward, last cost NAME
+    counts: dict[str, np.ndarray]  # [S] each: COUNTS, last cost NAME
     grid: np.ndarray  # [T] environment steps: every 200, of a packed folder every 2000
     series: dict[str, np.ndarray]  # [S, T] each: reward, cost (all of them together), safe, goal; NaN before the first
     positions: np.ndarray | None  # [n, 2] in cells, the last steps of the best seed; a row of NaN after each episode
@@ -150,6 +152,7 @@ def _counts(episodes: list[Episodes], budgets: Sequence[float], costs: Sequence[
     return {
         "goal count": np.array([metrics.goal_count(e) for e in episodes], np.float64),
         "safe goal count": np.array([metrics.safe_goal_count(e, budgets) for e in episodes], np.float64),
+        HALVED: np.array([metrics.safe_goal_count(e, [b / 2 for b in budgets]) for e in episodes], np.float64),
         "last reward": metrics.last(episodes, lambda e: e.ret),
         **{f"last cost {name}": metrics.last(episodes, lambda e, j=j: e.cost[:, j]) for j, name in enumerate(costs)},
     }

@@ -33,11 +33,13 @@ def busy(message: str, quiet: bool = False) -> Any:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
-    """A table for people."""
+    """A table for people, as wide as its cells: a long line is easier to read than a cell of three letters."""
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(*columns, title=title)
+    table = Table(*columns, title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for row in rows:
         table.add_row(*map(str, row))
-    Console().print(table)
+    needed = Console(width=1000).measure(table).maximum
+    Console(width=max(Console().width, needed)).print(table)

@@ -160,6 +160,11 @@ def test_rows_for_one_cost_refuse_two(name):
         make_baseline(CONFIG, GRID, name).init(jax.random.key(0), TWO_COSTS)
 
 
+def test_a_map_without_any_cost_is_refused():
+    with pytest.raises(UserError, match="ppo-lag needs a cost"):
+        make_baseline(CONFIG, GRID, "ppo-lag").init(KEY, parse_scene("S.G").layout)
+
+
 def test_trpo_lag_takes_two_costs():
     trainer = make_baseline(replace(CONFIG, steps_per_epoch=400), GRID, "trpo-lag")
     run = jax.jit(partial(trainer.advance, phase="learn", periods=1))

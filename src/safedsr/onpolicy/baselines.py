@@ -9,7 +9,6 @@ from jax import Array
 
 from safedsr.config import GridConfig
 from safedsr.errors import UserError
-from safedsr.grid import NUM_ACTIONS
 from safedsr.layout import Layout
 from safedsr.onpolicy import learner, normalizer
 from safedsr.onpolicy.config import OnPolicyConfig
@@ -74,12 +73,15 @@ def make_baseline(config: OnPolicyConfig, grid_config: GridConfig, name: str) ->
 
     def init(key: Array, layout: Layout) -> State:
         num_costs = len(layout.costs)
+        if not num_costs:
+            raise UserError(f"{name} needs a cost and this environment has none; give it an empty one ('none')")
         if row.one_cost and num_costs != 1:
             raise UserError(f"{name} takes one cost and this environment has {num_costs}; give one, or use 'trpo-lag'")
+        seed = jax.random.key_data(key)[-1]
         key, learner_key = jax.random.split(key)
         return State(
             key=key,
-            learner=learner.init(learner_key, num_costs, NUM_ACTIONS, config),
+            learner=learner.init(learner_key, seed, num_costs, config),
             scales=init_scales(num_costs),
             window=init_window(num_costs, config),
             controller=controller.init(num_costs),

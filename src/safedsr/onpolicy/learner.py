@@ -1,6 +1,5 @@
 """What is learnt from an epoch: the critics by minibatches, the actor with them or by one step over all samples."""
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -10,7 +9,9 @@ import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
+from safedsr.grid import ACTIONS, NUM_ACTIONS
 from safedsr.nets import Mlp
+from safedsr.onpolicy import torch_start
 from safedsr.onpolicy.config import OnPolicyConfig
 from safedsr.onpolicy.problem import Batch, Pressure, Problem, divergence, log_probs, mixed, ratios
 from safedsr.onpolicy.steps import PolicyStep
@@ -37,23 +38,17 @@ def _adam(config: OnPolicyConfig) -> Any:
     return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.scale_by_adam())
 
 
-def init(key: Array, num_costs: int, num_actions: int, config: OnPolicyConfig) -> Learner:
-    """Networks with tanh, started as PyTorch's layers."""
-    actor_key, reward_key, cost_key = jax.random.split(key, 3)
-    sizes = (2, *config.hidden)
-
-    def network(outputs: int, factor: float, key: Array) -> Mlp:
-        net = Mlp((*sizes, outputs), key=key, activation=jnp.tanh)
-        return eqx.tree_at(
-            lambda net: net.layers[-1], net, replace_fn=lambda last: jax.tree.map(lambda x: factor * x, last)
-        )
-
-    critic = partial(network, 1, config.critic_start)
-    nets = Nets(
-        actor=network(num_actions, config.actor_start, actor_key),
-        reward_critic=critic(reward_key),
-        cost_critics=jax.vmap(critic)(jax.random.split(cost_key, num_costs)),
+def init(key: Array, seed: Array, num_costs: int, config: OnPolicyConfig) -> Learner:
+    """Networks with tanh, started as PyTorch's layers; `seed` is the number that PyTorch's generator starts from."""
+    outputs = (NUM_ACTIONS, 1, *[1] * num_costs)
+    keys = jax.random.split(key, len(outputs))
+    made = [Mlp((2, *config.hidden, n), key=k, activation=jnp.tanh) for n, k in zip(outputs, keys, strict=True)]
+    actor, reward_critic, *cost_critics = torch_start.start(seed, made) if config.start == "torch" else made
+    order = jnp.array([config.action_order.index(name[0]) for name in ACTIONS])
+    actor = eqx.tree_at(
+        lambda net: net.layers[-1], actor, replace_fn=lambda last: jax.tree.map(lambda x: x[order], last)
     )
+    nets = Nets(actor, reward_critic, jax.tree.map(lambda *leaves: jnp.stack(leaves), *cost_critics))
     adam = _adam(config)
     states = Nets(adam.init(nets.actor), adam.init(nets.reward_critic), jax.vmap(adam.init)(nets.cost_critics))
     return Learner(nets, states)

@@ -64,7 +64,7 @@ def trade_off_figure(group: Group, references: References) -> Figure:
         handles.update(dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True)))
     order = [name for name in map(name_of, styles) if name in handles]
     order += [name for name in handles if name not in order]
-    figure.legend([handles[name] for name in order], order, loc="outside lower center", ncols=6)
+    figure.legend([handles[name] for name in order], order, loc="outside lower center", ncols=5)
     return figure
 
 

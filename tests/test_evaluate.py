@@ -133,3 +133,14 @@ def test_numbers_for_machines():
     assert found["cost"] == [{"value": 2.0, "low": 2.0, "high": 2.0}] and found["episodes"] == 4
     assert found.keys() == {"episodes", "goal_rate", "safe_goal_rate", "reward", "length", "cost"}
     assert all(type(leaf) in (int, float) for leaf in jax.tree.leaves(found))
+
+
+def test_episodes_do_not_depend_on_who_walks_beside_them():
+    agent = walker("right", grid=GridConfig(time_limit=40))
+    layout = agent.environment.scene.layout
+    together = run_episodes(agent, layout, 150, 0.6)  # more than there are walkers
+    keys = jax.random.split(jax.random.key(0), 150)
+    apart = [module.run_keys(agent, layout, keys[n : n + 50], 0.6) for n in (0, 50, 100)]
+    for name, whole in together._asdict().items():
+        np.testing.assert_array_equal(whole, np.concatenate([getattr(part, name) for part in apart]))
+    assert together.length.max() > 3 * together.length.min() and module.WALKERS < 150

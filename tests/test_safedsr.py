@@ -322,6 +322,7 @@ def test_every_default_is_that_of_table_2():
         "update_steps": 10,
         "sync_every": 500,
         "freeze": 50_000,
+        "pretrain": 0,
         "beta_r": 0.25,
         "beta_c": 10.0,
         "beta_g": 5.0,

@@ -6,9 +6,13 @@ from typing import Annotated, Any
 
 import tyro
 
+from safedsr.cli_adapt import adapt, certify
+from safedsr.cli_adaptation import adaptation_command
+from safedsr.cli_figures import figures
+from safedsr.cli_paper import pack, reproduce
 from safedsr.cli_runs import algos, evaluate, report, train, train_command
 from safedsr.config import EpsilonSchedule, GridConfig, OracleConfig
-from safedsr.errors import UserError
+from safedsr.errors import Refusal, UserError
 from safedsr.terminal import Budgets, CostNames, Json, LayoutName, busy, print_json, print_table
 from safedsr.validation import parse_budgets
 
@@ -161,23 +165,30 @@ COMMANDS = {
     "algos": algos,
     "train": train,
     "evaluate": evaluate,
+    "certify": certify,
+    "adapt": adapt,
     "report": report,
+    "pack": pack,
+    "reproduce": reproduce,
+    "figures": figures,
     "demo": demo,
 }
 
 
 def main(args: list[str] | None = None) -> int:
-    """Run a command; 0 done, 1 training broke down, 2 bad input (one line, no traceback), 130 stopped."""
+    """Run a command; 0 done, 1 broke down or a check failed, 2 bad input (one line, no traceback), 130 stopped."""
     args = sys.argv[1:] if args is None else args
     try:
         if args[:1] == ["train"]:
             train_command(args[1:])
+        elif args[:2] == ["reproduce", "adaptation"]:
+            adaptation_command(args[2:])
         else:
             tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="safedsr", description=__doc__, args=args)
     except (UserError, OSError) as error:
         print(f"safedsr: {error}", file=sys.stderr)
         return 2
-    except FloatingPointError as error:
+    except (FloatingPointError, Refusal) as error:
         print(f"safedsr: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stop:

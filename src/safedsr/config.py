@@ -197,6 +197,8 @@ class SafeDsrConfig:
     """k_sync: environment steps between copies into the target networks."""
     freeze: int = 50_000
     """t_freeze: environment step from which φ and g stay as they are."""
+    pretrain: int = 0
+    """Updates of φ, g, w_r and w_c on random steps from anywhere on the map, before the first step (Sec. 5.4)."""
     beta_r: float = 0.25
     """Weight of the reward loss."""
     beta_c: float = 10.0
@@ -235,6 +237,7 @@ class SafeDsrConfig:
             self.freeze >= self.train_start, "freeze", self.freeze, f"φ trains from {self.train_start} on; freeze later"
         )
         require(self.freeze % self.sync_every == 0, "freeze", self.freeze, f"give a multiple of {self.sync_every}")
+        require(self.pretrain >= 0, "pretrain", self.pretrain, "give a number of updates of at least 0")
         require(0 <= self.biased_share < 1, "biased_share", self.biased_share, "give a share of at least 0 and below 1")
         for name in ("beta_r", "beta_c", "beta_g"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "give a value of at least 0")

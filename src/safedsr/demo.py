@@ -4,11 +4,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
-from safedsr import figures, runs, train
-from safedsr.adapt import refit_by_gradient
+from safedsr import figures, train
 from safedsr.agent import Agent, load
 from safedsr.config import EpsilonSchedule, MultiplierConfig, SafeDsrConfig, TrainConfig
 from safedsr.evaluate import Evaluation, agent_paths, evaluate
@@ -56,7 +54,7 @@ def run_demo(out: Path, seed: int = 0, show: train.Show | None = None) -> tuple[
     moved = Environment(move_obstacle(agent), home.budgets)
 
     began = time.perf_counter()
-    adapted = refit(agent, folder, moved.scene)
+    adapted = agent.refit(moved.scene)
     seconds = time.perf_counter() - began
     rows = [
         _row("as trained", agent, home),
@@ -73,15 +71,6 @@ def move_obstacle(agent: Agent) -> Scene:
     path = agent_paths(agent, scene.layout, [0.0])[0]
     above = np.mean(path[:, 1]) < height / 2
     return with_costs(scene, np.roll(scene.layout.costs, -SHIFT if above else SHIFT, axis=1))
-
-
-def refit(agent: Agent, folder: Path, scene: Scene) -> Agent:
-    """The agent with cost weights fitted to other costs, from what its run remembers; all else stays."""
-    memory = runs.load_checkpoint(folder)["ring"][0, 0]
-    policy = agent.policy
-    w_c = refit_by_gradient(jax.random.key(0), policy.learner.phi, memory, scene.layout)
-    weights = policy.learner.weights._replace(w_c=w_c)
-    return agent.with_policy(policy._replace(learner=policy.learner._replace(weights=weights)))
 
 
 def _row(title: str, agent: Agent, environment: Environment) -> Row:

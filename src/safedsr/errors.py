@@ -11,6 +11,10 @@ class UserError(ValueError):
     """
 
 
+class Refusal(Exception):
+    """A check that the caller asked for has failed, and nothing is wrong with the input: the command exits with 1."""
+
+
 def unknown(kind: str, given: str, known: Iterable[str]) -> UserError:
     """An error for a name that does not exist, with the nearest one that does."""
     names = sorted(known)

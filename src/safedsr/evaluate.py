@@ -13,12 +13,14 @@ from jax import Array
 from safedsr import grid
 from safedsr.agent import Agent, load_all
 from safedsr.job import DEFAULT_BUDGET, Environment
-from safedsr.layout import Layout
+from safedsr.layout import Layout, Scene
 from safedsr.metrics import within
 from safedsr.scene import with_costs
 from safedsr.types import PyTree
 from safedsr.validation import parse_budgets, require
 from safedsr.walks import episode_paths
+
+WALKERS = 64  # enough to keep the matrix products busy, and few wait for the last episode
 
 
 class Outcome(NamedTuple):
@@ -75,11 +77,17 @@ def evaluate_run(
             continue
         trained = agent.environment
         scene = trained.scene if costs is None else with_costs(trained.scene, costs)
-        same = budget is None and len(scene.cost_names) == len(trained.budgets)
-        budgets = trained.budgets if same else parse_budgets(budget or DEFAULT_BUDGET, len(scene.cost_names))
-        environment = Environment(scene, budgets)
+        environment = Environment(scene, budgets_for(trained, scene, budget))
         rows.append((agent, environment, evaluate(agent, environment, episodes, epsilon)))
     return rows
+
+
+def budgets_for(trained: Environment, scene: Scene, budget: Any = None) -> tuple[float, ...]:
+    """The budgets given, or those it was trained with if they fit the costs, or the usual one."""
+    count = len(scene.cost_names)
+    if budget is None and count == len(trained.budgets):
+        return trained.budgets
+    return parse_budgets(DEFAULT_BUDGET if budget is None else budget, count)
 
 
 def evaluate(
@@ -100,10 +108,14 @@ def evaluate(
 
 
 def run_episodes(agent: Agent, layout: Layout, episodes: int, epsilon: float = 0.0, seed: int = 0) -> Outcome:
-    """Whole episodes, all at once; the program ends when the last of them does."""
+    """Whole episodes; each has a key of its own, so that none depends on how many there are or who walks beside it."""
     require(episodes >= 2, "episodes", episodes, "give at least 2, for an interval")
     require(0 <= epsilon <= 1, "epsilon", epsilon, "give a share between 0 and 1")
-    keys = jax.random.split(jax.random.key(seed), episodes)
+    return run_keys(agent, layout, jax.random.split(jax.random.key(seed), episodes), epsilon)
+
+
+def run_keys(agent: Agent, layout: Layout, keys: Array, epsilon: float = 0.0) -> Outcome:
+    """One episode for each key [n]."""
     return jax.device_get(_run(agent.values_of, agent.job.grid, agent.policy, layout, keys, jnp.float32(epsilon)))
 
 
@@ -118,25 +130,54 @@ def agent_paths(agent: Agent, layout: Layout, epsilons: Sequence[float]) -> list
 
 @partial(jax.jit, static_argnames=("values", "grid_config"))
 def _run(values: Any, grid_config: Any, policy: PyTree, layout: Layout, keys: Array, epsilon: Array) -> Outcome:
-    def step(key: Array, state: grid.GridState, so_far: Outcome, done: Array):
+    """A few walkers; whoever ends an episode takes the next one that nobody has begun."""
+    count = len(keys)
+    walkers = min(WALKERS, count)
+
+    def step(key: Array, state: grid.GridState, so_far: Outcome) -> tuple[grid.GridState, Outcome, Array]:
         luck_key, step_key = jax.random.split(jax.random.fold_in(key, state.time))
         best = jnp.argmax(values(policy, grid.observe(state, layout)).score)
         action = grid.epsilon_greedy(jax.random.uniform(luck_key, (2,)), best, epsilon)
-        after, out = grid.move(step_key, state, action, layout, grid_config)
-        ahead = Outcome(out.terminated, after.time, so_far.ret + out.reward, so_far.cost + out.cost)
-        state, so_far = jax.tree.map(lambda new, old: jnp.where(done, old, new), (after, ahead), (state, so_far))
-        return state, so_far, done | out.terminated | out.truncated
+        state, out = grid.move(step_key, state, action, layout, grid_config)
+        so_far = Outcome(out.terminated, state.time, so_far.ret + out.reward, so_far.cost + out.cost)
+        return state, so_far, out.terminated | out.truncated
 
-    def advance(carry):
-        return jax.vmap(step)(keys, *carry)
+    def begin(episode: Array) -> tuple[grid.GridState, Outcome]:
+        state, _ = jax.vmap(grid.reset, (0, None, None))(keys[episode], layout, grid_config)
+        return state, _nothing(walkers, len(layout.costs))
 
-    start, _ = jax.vmap(grid.reset, (0, None, None))(keys, layout, grid_config)
-    count = len(keys)
-    nothing = Outcome(
-        jnp.zeros(count, bool), jnp.zeros(count, jnp.int32), jnp.zeros(count), jnp.zeros((count, len(layout.costs)))
-    )
-    _, outcome, _ = jax.lax.while_loop(lambda c: ~c[2].all(), advance, (start, nothing, jnp.zeros(count, bool)))
-    return outcome
+    def advance(walk: Walk) -> Walk:
+        state, so_far, done = jax.vmap(step)(keys[walk.episode], walk.state, walk.so_far)
+        done &= walk.episode < count
+        place = jnp.where(done, walk.episode, count)  # that of nobody who goes on
+        outcome = jax.tree.map(lambda kept, new: kept.at[place].set(new, mode="drop"), walk.outcome, so_far)
+        episode = jnp.where(done, walk.begun + jnp.cumsum(done) - 1, walk.episode)
+        state, so_far = _where(done, begin(episode), (state, so_far))
+        return Walk(episode, walk.begun + done.sum(), state, so_far, outcome)
+
+    first = jnp.arange(walkers)
+    start = Walk(first, jnp.int32(walkers), *begin(first), _nothing(count, len(layout.costs)))
+    return jax.lax.while_loop(lambda walk: (walk.episode < count).any(), advance, start).outcome
+
+
+class Walk(NamedTuple):
+    """Where the walkers are; an episode number past the last means that there is none left."""
+
+    episode: Array  # [walkers]
+    begun: Array  # [] episodes that somebody has taken
+    state: grid.GridState
+    so_far: Outcome
+    outcome: Outcome  # of all episodes
+
+
+def _nothing(count: int, num_costs: int) -> Outcome:
+    return Outcome(jnp.zeros(count, bool), jnp.zeros(count, jnp.int32), jnp.zeros(count), jnp.zeros((count, num_costs)))
+
+
+def _where(chosen: Array, one: PyTree, other: PyTree) -> PyTree:
+    """Rows of `one` where chosen, of `other` elsewhere."""
+    pick = jax.vmap(lambda chosen, x, y: jax.tree.map(partial(jnp.where, chosen), x, y))
+    return pick(chosen, one, other)
 
 
 def _share(hits: np.ndarray) -> Estimate:

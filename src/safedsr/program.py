@@ -1,5 +1,6 @@
 """A job as compiled functions over all environments and seeds, and its state as named arrays."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -21,7 +22,7 @@ class Program:
     """One trainer vmapped over environments [E] and seeds [S], compiled once for each phase and length.
 
     Between two calls of `advance` anything may change without a new compilation: `layout` and `aim` are plain
-    attributes, λ is an array of the state.
+    attributes, λ is an array of the state. `keeps` says of a chunk that ends at some step whether walks are recorded.
     """
 
     def __init__(self, job: Job) -> None:
@@ -29,6 +30,7 @@ class Program:
         self.trainer = make_trainer(job.algorithm, job.agent, job.grid)
         self.layout: Layout = stack_layouts([e.scene.layout for e in job.environments])
         self.aim = jnp.asarray([_aim(job, e.budgets) for e in job.environments], jnp.float32)
+        self.keeps: Callable[[int], bool] = lambda stop: job.train.steps - stop < job.train.trajectories
         over_seeds = jax.vmap(self.trainer.init, (0, None))
         self._init = jax.jit(jax.vmap(over_seeds, (None, 0)))
         self._finite = jax.jit(_finite)

@@ -15,6 +15,7 @@ from safedsr import replay
 from safedsr.config import GridConfig, SafeDsrConfig
 from safedsr.grid import NUM_ACTIONS
 from safedsr.nets import Mlp, descend, mean_square, pair, unit, weight_matrix
+from safedsr.pretrain import pretrain
 from safedsr.types import PyTree, Trainer, Transition, Values
 from safedsr.value_based import Learner, Memory, make_trainer
 
@@ -240,5 +241,8 @@ def make_safedsr(config: SafeDsrConfig, grid_config: GridConfig) -> Trainer:
         losses=("feature_loss", "successor_loss"),
         reservoir=lambda num_costs: replay.init_reservoir(num_costs, config.value_bins, config.reservoir_size),
         restart=config.terminal == "restart",
+        prepare=partial(pretrain, partial(learn_features, config=config), config, grid_config)
+        if config.pretrain
+        else None,
     )
     return make_trainer(learner, config, grid_config)

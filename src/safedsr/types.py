@@ -64,3 +64,4 @@ class Trainer(NamedTuple):
     policy: Callable[[PyTree], PyTree]  # state -> what acting needs
     values: Callable[[PyTree, Array], Values]  # (policy, obs) -> what it expects
     multipliers: Callable[[PyTree], Array]  # state -> λ [J]
+    memory: Callable[[PyTree], Array] | None = None  # state -> rows that a policy may take along, [n, 7 + J]

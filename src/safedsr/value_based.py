@@ -1,7 +1,8 @@
 """The loop that SafeDQN and SafeDSR share: act k steps, learn, copy into the targets, tune λ (Algs. 1 and 2).
 
 Written for one seed in one environment. Scans are nested (act, then learn, then sync) instead of branching on a
-counter, and what is learnt in a phase is fixed when the phase is compiled.
+counter, and what is learnt in a phase is fixed when the phase is compiled. Besides an agent's own phases there are two
+in which it neither learns nor remembers (Sec. 5.4): in `EVALUATE` nothing changes at all, in `PENALTY` only λ does.
 """
 
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from safedsr.layout import Layout
 from safedsr.multiplier import Multiplier
 from safedsr.schedule import epsilon_at
 from safedsr.types import PyTree, Record, Trainer, Transition, Values
+
+EVALUATE, PENALTY = "evaluate", "penalty"
 
 
 class Memory(NamedTuple):
@@ -41,6 +44,7 @@ class Learner(NamedTuple):
     losses: tuple[str, ...]  # what `learn` measures
     reservoir: Callable[[int], replay.Reservoir] | None = None  # number of costs -> an empty one, if it wants one
     restart: bool = False  # remember the next episode's start as s′ where an episode ends
+    prepare: Callable[[PyTree, Array, Layout], PyTree] | None = None  # (learner state, key, map) -> one that knows more
 
 
 class State(NamedTuple):
@@ -83,6 +87,7 @@ def make_trainer(learner: Learner, config: SafeDqnConfig | SafeDsrConfig, grid_c
         policy=lambda state: Policy(learner.policy(state.learner), state.multiplier.lam),
         values=lambda policy, obs: learner.values(policy.learner, obs, policy.lam),
         multipliers=lambda state: state.multiplier.lam,
+        memory=remembered if learner.reservoir else None,
     )
 
 
@@ -91,6 +96,9 @@ def init(loop: Loop, key: Array, layout: Layout) -> State:
     num_costs, config = len(layout.costs), loop.config
     key, reset_key, learner_key = jax.random.split(key, 3)
     env, obs = grid.reset(reset_key, layout, loop.grid_config)
+    learner = loop.learner.init(learner_key, num_costs)
+    if loop.learner.prepare:
+        learner = loop.learner.sync(loop.learner.prepare(learner, jax.random.fold_in(learner_key, 1), layout))
     return State(
         key=key,
         env=env,
@@ -98,7 +106,7 @@ def init(loop: Loop, key: Array, layout: Layout) -> State:
         ret=jnp.zeros(()),
         cost=jnp.zeros(num_costs),
         multiplier=multiplier.init(num_costs, config.multiplier),
-        learner=loop.learner.init(learner_key, num_costs),
+        learner=learner,
         ring=replay.init_ring(config.buffer_size, num_costs),
         reservoir=loop.learner.reservoir(num_costs) if loop.learner.reservoir else None,
     )
@@ -120,11 +128,12 @@ def advance(loop: Loop, state: State, layout: Layout, aim: Array, step: Array, *
 
 
 def block(loop: Loop, state: State, layout: Layout, aim: Array, step: Array, phase: str):
-    """Act for `train_every` steps, remember them, and learn unless the phase only collects."""
+    """Act for `train_every` steps; remember them and learn, as far as the phase does."""
     learner, config = loop.learner, loop.config
-    state, rows, records = act(loop, state, layout, aim, step)
-    state = remember(loop, state, rows, layout, step)
-    if phase == learner.phases[0][0]:
+    state, rows, records = act(loop, state, layout, aim, step, tunes=phase != EVALUATE)
+    if phase not in (EVALUATE, PENALTY):
+        state = remember(loop, state, rows, layout, step)
+    if phase in (learner.phases[0][0], EVALUATE, PENALTY):
         return state, (records, dict.fromkeys(learner.losses, jnp.nan))
     key, learn_key = jax.random.split(state.key)
     filled = jnp.minimum(step + config.train_every, config.buffer_size)
@@ -133,10 +142,12 @@ def block(loop: Loop, state: State, layout: Layout, aim: Array, step: Array, pha
     return state._replace(key=key, learner=learnt), (records, losses)
 
 
-def act(loop: Loop, state: State, layout: Layout, aim: Array, step: Array) -> tuple[State, Array, Record]:
+def act(
+    loop: Loop, state: State, layout: Layout, aim: Array, step: Array, tunes: bool = True
+) -> tuple[State, Array, Record]:
     """`train_every` steps of the ε-greedy policy; gives what to remember and what to record."""
     learner, config = loop.learner, loop.config
-    tune = multiplier.RULES[config.multiplier.rule]
+    tune = multiplier.RULES[config.multiplier.rule] if tunes else lambda m, *_: m
     key, luck_key, env_key = jax.random.split(state.key, 3)
     luck = jax.random.uniform(luck_key, (config.train_every, 2))
     env_keys = jax.random.split(env_key, config.train_every)
@@ -172,10 +183,21 @@ def remember(loop: Loop, state: State, rows: Array, layout: Layout, step: Array)
     """Rows into the ring and, where the learner wants one, into the reservoir."""
     if state.reservoir is not None:
         key, store_key = jax.random.split(state.key)
-        usual = loop.grid_config.step_reward
-        rewards = (usual, usual + loop.grid_config.goal_reward)
-        low = jnp.array([min(rewards)] + [0.0] * len(layout.costs))
-        dearest = jnp.max(jnp.asarray(layout.costs), (1, 2))
-        high = jnp.concatenate([jnp.array([max(rewards)]), dearest])
+        low, high = signal_range(layout, loop.grid_config)
         state = state._replace(key=key, reservoir=replay.store(store_key, state.reservoir, rows, low, high))
     return state._replace(ring=replay.add(state.ring, rows, step))
+
+
+def signal_range(layout: Layout, grid_config: GridConfig) -> tuple[Array, Array]:
+    """The least and the greatest reward and costs [1 + J] there can be."""
+    usual = grid_config.step_reward
+    rewards = (usual, usual + grid_config.goal_reward)
+    low = jnp.array([min(rewards)] + [0.0] * len(layout.costs))
+    dearest = jnp.max(jnp.asarray(layout.costs), (1, 2))
+    return low, jnp.concatenate([jnp.array([max(rewards)]), dearest])
+
+
+def remembered(state: State) -> Array:
+    """Every row in the ring and in the reservoir; slots that were never filled are zero."""
+    assert state.reservoir is not None
+    return jnp.concatenate([state.ring, state.reservoir.rows.reshape(-1, state.ring.shape[1])])

@@ -1,30 +1,30 @@
-"""Adapting a trained SafeDSR agent to new costs (Sec. 5.4): the first rung, new cost weights and nothing else."""
+"""New cost weights by gradient descent, as in training: the independent check of the closed form."""
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
 
-from safedsr import grid, replay
+from safedsr import replay
 from safedsr.layout import Layout
+from safedsr.memory import relabel
 from safedsr.nets import descend, mean_square
 from safedsr.safedsr import features
 from safedsr.types import PyTree, Transition
 
 
-def relabel(t: Transition, layout: Layout) -> Transition:
-    """What a remembered step would have cost on this map: the cost of the cell it ended in.
-
-    Not for agents trained with `terminal="restart"`: at an episode's end they remember another cell.
-    """
-    return t._replace(cost=grid.lookup(layout.costs, grid.position(t.next_obs, layout)))
-
-
 def refit_by_gradient(
-    key: Array, phi: PyTree, rows: Array, layout: Layout, updates: int = 5000, batch_size: int = 256, rate: float = 3e-3
+    key: Array,
+    phi: PyTree,
+    rows: Array | Transition,
+    layout: Layout,
+    updates: int = 5000,
+    batch_size: int = 256,
+    rate: float = 3e-3,
 ) -> Array:
     """w_c [J, d] for the costs of `layout`: Adam on the cost term of Eq. (14) over remembered rows, φ fixed."""
-    batch = jax.vmap(relabel, (0, None))(replay.unpack(rows), layout)
+    steps = rows if isinstance(rows, Transition) else replay.unpack(rows)
+    batch = jax.vmap(relabel, (0, None))(steps, layout)
     known = jax.vmap(features, (None, 0, 0))(phi, batch.obs, batch.action)  # [n, d]
     adam = optax.adam(optax.cosine_decay_schedule(rate, updates))
 

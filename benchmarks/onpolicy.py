@@ -1,0 +1,72 @@
+"""Steps per second of whole on-policy trainings: ten seeds as one compiled program, and one seed in PyTorch.
+
+Both walk 20 000 steps an epoch in one room with diamond costs and learn from them. OmniSafe's own speed is no
+measurement of this run: it was measured once, on two cores like these (one process, one seed, one thread).
+"""
+
+import time
+from collections.abc import Callable
+
+import jax
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch_onpolicy import EPOCH, Learner
+
+from safedsr import Job, make_environments
+from safedsr.algorithms import find_algorithm
+from safedsr.program import Program
+from safedsr.scene import load_scene
+
+LAYOUT, COSTS, BUDGET = "one-room", "diamond", "5"
+SEEDS = 10
+REPEATS = 4
+OMNISAFE = {"ppo-lag": 645, "trpo-pid": 529, "cpo": 469}  # steps/s
+
+
+def measure(epoch: Callable[[int], None], steps: int) -> float:
+    """Steps per second of the fastest epoch; the first one warms up."""
+    epoch(0)
+    seconds = []
+    for repeat in range(1, REPEATS + 1):
+        began = time.perf_counter()
+        epoch(repeat)
+        seconds.append(time.perf_counter() - began)
+    return steps / min(seconds)
+
+
+def compiled_epoch(algorithm: str) -> Callable[[int], None]:
+    """An epoch of every seed, in the program that `safedsr train` runs."""
+    environments = make_environments(algorithm, [LAYOUT], [COSTS], BUDGET)
+    program = Program(Job(algorithm, environments, tuple(range(SEEDS)), find_algorithm(algorithm).settings()))
+    state = program.init()
+
+    def epoch(repeat: int) -> None:
+        nonlocal state
+        state, *_ = jax.block_until_ready(program.advance(state, repeat * EPOCH, EPOCH))
+
+    return epoch
+
+
+def torch_epoch(algorithm: str) -> Callable[[int], None]:
+    """An epoch of one seed in PyTorch."""
+    learner = Learner(algorithm, load_scene(LAYOUT, COSTS).layout, seed=0)
+    return lambda repeat: learner.epoch()
+
+
+def main() -> None:
+    """Measure and print."""
+    torch.set_num_threads(1)
+    table = Table(title=f"{LAYOUT}, {COSTS}: epochs of {EPOCH} steps, best of {REPEATS}, steps/s")
+    for name in ("", f"ours, {SEEDS} seeds", "PyTorch, 1 seed", "ratio", "OmniSafe (constant)", "ratio"):
+        table.add_column(name, justify="right" if name else "left")
+    for algorithm, omnisafe in OMNISAFE.items():
+        ours = measure(compiled_epoch(algorithm), SEEDS * EPOCH)
+        plain = measure(torch_epoch(algorithm), EPOCH)
+        ratios = f"{ours / plain:,.0f} ×", f"{ours / omnisafe:,.0f} ×"
+        table.add_row(algorithm, f"{ours:,.0f}", f"{plain:,.0f}", ratios[0], f"{omnisafe}", ratios[1])
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

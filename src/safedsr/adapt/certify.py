@@ -1,0 +1,118 @@
+"""What simulated episodes allow to say of a policy: shares with Clopper–Pearson bounds, mean costs with a bound.
+
+The simulator is taken to be right and the policy to be fixed; episodes are independent.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from safedsr.adapt.config import CertificateConfig
+from safedsr.adapt.costs import Costs, environment_of
+from safedsr.agent import Agent
+from safedsr.evaluate import Outcome, run_keys
+from safedsr.job import Environment
+from safedsr.metrics import within
+
+BATCH = 1000  # episodes between two looks at whether it can still pass
+ASSUMES = "the simulator is right, the policy stays as it is, episodes are independent"
+
+
+class Bound(NamedTuple):
+    """An estimate and its one-sided bound on the unfavourable side."""
+
+    value: float
+    bound: float
+
+
+class Certificate(NamedTuple):
+    """The verdict and what it rests on."""
+
+    passed: bool
+    environment: str
+    budgets: tuple[float, ...]
+    episodes: int  # walked; fewer than asked for only where it was certain to fail
+    confidence: float
+    require: float
+    epsilon: float
+    safe_goal_rate: Bound  # goal reached within the budget: at least
+    goal_rate: Bound  # at least
+    violation: Bound  # some cost over its budget: at most
+    cost: tuple[Bound, ...]  # mean of each: at most
+    reward: float  # mean
+    length: float  # mean
+    assumes: str = ASSUMES
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers for JSON."""
+        bounds = {name: getattr(self, name)._asdict() for name in ("safe_goal_rate", "goal_rate", "violation")}
+        return {**self._asdict(), **bounds, "cost": [cost._asdict() for cost in self.cost]}
+
+
+def certify(agent: Agent, costs: Costs | None = None, budget: Any = None, **settings: Any) -> Certificate:
+    """Walk the policy on these costs (its own, if not given); settings are those of `CertificateConfig`."""
+    return certify_in(agent, environment_of(agent, costs, budget), CertificateConfig(**settings))
+
+
+def certify_in(agent: Agent, environment: Environment, config: CertificateConfig) -> Certificate:
+    """Episodes in batches, until there are enough or none of those left could make it pass."""
+    keys = jax.random.split(jax.random.key(config.episode_seed), config.episodes)
+    found: list[Outcome] = []
+    safe = walked = 0
+    while walked < config.episodes:
+        outcome = run_keys(agent, environment.scene.layout, keys[walked : walked + BATCH], config.epsilon)
+        found.append(outcome)
+        walked += len(outcome.reached)
+        safe += int((outcome.reached & within(outcome.cost, environment.budgets)).sum())
+        if lower_bound(safe + config.episodes - walked, config.episodes, config.confidence) < config.require:
+            break
+    return _judge(Outcome(*(np.concatenate(field) for field in zip(*found, strict=True))), environment, config)
+
+
+def _judge(outcome: Outcome, environment: Environment, config: CertificateConfig) -> Certificate:
+    fine = within(outcome.cost, environment.budgets)
+    safe = _at_least(outcome.reached & fine, config)
+    broken = ~fine
+    return Certificate(
+        passed=len(fine) == config.episodes and safe.bound >= config.require,
+        environment=environment.name,
+        budgets=environment.budgets,
+        episodes=len(fine),
+        confidence=config.confidence,
+        require=config.require,
+        epsilon=config.epsilon,
+        safe_goal_rate=safe,
+        goal_rate=_at_least(outcome.reached, config),
+        violation=Bound(float(broken.mean()), upper_bound(int(broken.sum()), len(broken), config.confidence)),
+        cost=tuple(_mean_at_most(cost, config.confidence) for cost in outcome.cost.T),
+        reward=float(outcome.ret.mean()),
+        length=float(outcome.length.mean()),
+    )
+
+
+def _at_least(hits: np.ndarray, config: CertificateConfig) -> Bound:
+    return Bound(float(hits.mean()), lower_bound(int(hits.sum()), len(hits), config.confidence))
+
+
+def lower_bound(hits: int, count: int, confidence: float) -> float:
+    """Clopper–Pearson: the share is at least this much, with that confidence."""
+    from scipy.special import betaincinv
+
+    return float(betaincinv(hits, count - hits + 1, 1 - confidence)) if hits else 0.0
+
+
+def upper_bound(hits: int, count: int, confidence: float) -> float:
+    """Clopper–Pearson: the share is at most this much, with that confidence."""
+    return 1.0 - lower_bound(count - hits, count, confidence)
+
+
+def _mean_at_most(values: np.ndarray, confidence: float) -> Bound:
+    """A mean and its one-sided Student bound, which is approximate where the values are not normal."""
+    from scipy.special import stdtrit
+
+    values = values.astype(np.float64)
+    mean = float(values.mean())
+    return Bound(
+        mean, mean + float(stdtrit(len(values) - 1, confidence)) * float(values.std(ddof=1)) / len(values) ** 0.5
+    )

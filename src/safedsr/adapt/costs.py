@@ -1,0 +1,153 @@
+"""What counts as new costs: a name, a file, an array, a map, a function of the position, or labelled steps."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from safedsr import grid, memory
+from safedsr.agent import Agent
+from safedsr.config import SafeDsrConfig
+from safedsr.errors import UserError
+from safedsr.evaluate import budgets_for
+from safedsr.job import Environment
+from safedsr.layout import Layout, Scene
+from safedsr.memory import FIT_STEPS, Past
+from safedsr.safedsr import DsrPolicy
+from safedsr.scene import with_costs
+
+
+class Samples(NamedTuple):
+    """Labelled steps: what it cost to take an action at an observation."""
+
+    obs: Any  # [n, 2]
+    action: Any  # [n]
+    cost: Any  # [n] or [n, J]
+
+
+# A function takes arrays x, y of positions in cells and gives costs of their shape, or [J, …].
+Costs = str | Sequence[str] | np.ndarray | Layout | Scene | Samples | Callable[[np.ndarray, np.ndarray], Any]
+
+
+class FitSet(NamedTuple):
+    """What cost weights are fitted to."""
+
+    phi: np.ndarray  # [n, d]
+    gram: np.ndarray  # [d, d] ΦᵀΦ
+    cost: np.ndarray  # [n, J]
+
+
+def learner_of(agent: Agent) -> DsrPolicy:
+    """φ, M and the weights of an agent that has them."""
+    if not isinstance(agent.job.agent, SafeDsrConfig):
+        raise UserError(f"{agent.job.algorithm} has no cost weights that could be fitted anew; adapt a 'safedsr' agent")
+    return agent.policy.learner
+
+
+def past_of(agent: Agent) -> Past:
+    """What the agent remembers."""
+    learner_of(agent)
+    if agent.past is None:
+        raise UserError(
+            "this policy has no refit set: there is no memory.safetensors beside its policy.safetensors; copy it from "
+            "its run folder, or let the training of this version write one (safedsr train … --resume)"
+        )
+    return agent.past
+
+
+def environment_of(agent: Agent, costs: Costs | None, budget: Any = None) -> Environment:
+    """The agent's map with other costs and budgets, to simulate episodes in."""
+    scene = scene_of(agent.environment.scene, costs)
+    return Environment(scene, budgets_for(agent.environment, scene, budget))
+
+
+def scene_of(scene: Scene, costs: Costs | None) -> Scene:
+    """The same map with other costs; a function is read at the centres of the cells."""
+    if costs is None:
+        return scene
+    if isinstance(costs, Samples):
+        raise UserError("labelled steps say nothing about the rest of the map; refit takes them, else give a cost map")
+    if isinstance(costs, Scene | Layout):
+        layout, names = (costs.layout, costs.cost_names) if isinstance(costs, Scene) else (costs, None)
+        _require_same_map(layout, scene)
+        drawn = with_costs(scene, np.asarray(layout.costs))
+        return drawn if names is None else Scene(scene.name, drawn.layout, names)
+    if callable(costs):
+        rows, columns = np.indices(scene.layout.walls.shape)
+        return with_costs(scene, np.where(scene.layout.walls, 0, call(costs, columns + 0.5, rows + 0.5)))
+    return with_costs(scene, costs)
+
+
+def _require_same_map(layout: Layout, scene: Scene) -> None:
+    mine = scene.layout
+    if np.shape(layout.walls) != np.shape(mine.walls):
+        sizes = [" × ".join(map(str, np.shape(x.walls))) for x in (layout, mine)]
+        raise UserError(f"the costs are those of another map, {sizes[0]} cells; '{scene.name}' has {sizes[1]}")
+    if not np.array_equal(layout.walls, mine.walls) or not np.array_equal(layout.goal, mine.goal):
+        raise UserError(
+            f"the costs are those of a map with other walls or another goal than '{scene.name}'; adapting "
+            "changes costs only: train anew for another map"
+        )
+
+
+def call(function: Callable[[np.ndarray, np.ndarray], Any], x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """What a cost function says at positions of any shape: an array [J, *shape]."""
+    found = np.asarray(function(x, y), np.float64)
+    layers = found[None] if found.shape == x.shape else found
+    if layers.ndim != x.ndim + 1 or layers.shape[1:] != x.shape:
+        raise UserError(
+            f"the cost function gave an array of shape {found.shape} for positions of shape {x.shape}; it takes arrays "
+            "x and y and gives a cost for each, or [J, …] for several"
+        )
+    return layers
+
+
+def fit_set(agent: Agent, costs: Costs) -> FitSet:
+    """What the agent remembers, labelled with the costs; or the labelled steps that were given."""
+    past, phi, scene = past_of(agent), learner_of(agent).phi, agent.environment.scene
+    if isinstance(costs, Samples):
+        samples = check_samples(costs, scene)
+        known = memory.features_of(phi, samples.obs, samples.action)
+        return FitSet(known, known.T @ known, samples.cost)
+    known = memory.fit_features(past, phi, scene.layout)
+    if callable(costs):
+        fit = memory.steps(past, scene.layout, agent.job.grid, FIT_STEPS)
+        x, y = np.asarray(jax.vmap(memory.end, (0, None))(fit, scene.layout), np.float64).T
+        cost = _check_cost(call(costs, x, y).T)
+    else:
+        layout = scene_of(scene, costs).layout
+        cost = np.asarray(memory.steps(past, layout, agent.job.grid, FIT_STEPS).cost, np.float64)
+    return FitSet(known, past.gram, cost)
+
+
+def check_samples(samples: Samples, scene: Scene) -> Samples:
+    """The samples as arrays [n, 2], [n] and [n, J], if all of them lie on the map."""
+    obs, action = np.asarray(samples.obs, np.float32), np.asarray(samples.action)
+    cost = np.asarray(samples.cost, np.float64)
+    cost = cost[:, None] if cost.ndim == 1 else cost
+    if obs.ndim != 2 or obs.shape[1] != 2 or action.shape != obs.shape[:1] or cost.shape[:1] != obs.shape[:1]:
+        raise UserError(
+            f"labelled steps have shapes {obs.shape}, {action.shape} and {cost.shape}; give obs [n, 2], action [n] and "
+            "cost [n] or [n, J]"
+        )
+    if not np.isin(action, range(grid.NUM_ACTIONS)).all():
+        raise UserError(f"actions are 0 … {grid.NUM_ACTIONS - 1} ({', '.join(grid.ACTIONS)}); the labels have others")
+    finite = np.isfinite(obs).all(1)
+    blocked = np.asarray(_blocked(np.where(finite[:, None], obs, 0) * scene.layout.scale, scene.layout))
+    for n in np.nonzero(blocked | ~finite)[0]:
+        x, y = obs[n]
+        raise UserError(
+            f"label {n + 1} at observation ({x:g}, {y:g}) is off the map or in a wall; an observation is a position in "
+            f"cells divided by {float(scene.layout.scale):g}"
+        )
+    return Samples(obs, action, _check_cost(cost))
+
+
+_blocked = jax.jit(jax.vmap(grid.blocked, (0, None)))
+
+
+def _check_cost(cost: np.ndarray) -> np.ndarray:
+    if not (np.isfinite(cost) & (cost >= 0)).all():
+        raise UserError("some of the costs are negative or not finite; costs are finite and at least 0")
+    return cost

@@ -1,0 +1,72 @@
+"""Rung 4: new interactions. The trainer itself goes on in the new environment, from the policy and what it remembers.
+
+φ stays frozen; w_r, w_c, λ and M go on learning, with every schedule at its end (phase 6 of the paper's last table).
+"""
+
+import dataclasses
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from safedsr import memory, replay
+from safedsr.adapt.costs import learner_of, past_of
+from safedsr.adapt.successor import learner_state
+from safedsr.agent import Agent, own_job
+from safedsr.config import SafeDsrConfig
+from safedsr.job import Environment
+from safedsr.program import Program
+from safedsr.types import PyTree
+from safedsr.value_based import State, signal_range
+
+
+def learn_in(agent: Agent, environment: Environment, steps: int, stage: int, seed: int = 0) -> Iterator[Agent]:
+    """The agent after every `stage` more steps of training in an environment, both rounded up to whole periods."""
+    job = own_job(agent.changed(environment=environment))
+    program = Program(
+        dataclasses.replace(job, agent=dataclasses.replace(job.agent, pretrain=0))
+    )  # φ is trained already
+    period = program.trainer.period
+    steps, stage = (-(-count // period) * period for count in (steps, min(stage, steps)))
+    state = jax.tree.map(lambda x: x[None, None], start_state(program, agent, environment, seed))
+    first = _first_step(agent.job.agent)
+    for step in range(first, first + steps, stage):
+        state, _, _ = program.advance(state, step, min(stage, first + steps - step))
+        if bad := program.first_bad(state):
+            raise FloatingPointError(
+                f"'{bad[0]}' is not finite after {step - first + stage} steps; the agent is as before"
+            )
+        yield _agent_of(program, state, agent, environment)
+
+
+def start_state(program: Program, agent: Agent, environment: Environment, seed: int) -> State:
+    """A trainer's state that goes on from the agent: its networks, its λ, and memory filled with what it remembers."""
+    layout, config = environment.scene.layout, agent.job.agent
+    key, learner_key, store_key = jax.random.split(jax.random.key(seed), 3)
+    fresh: State = program.trainer.init(key, layout)
+    rows = replay.pack(memory.steps(past_of(agent), layout, agent.job.grid))
+    assert fresh.reservoir is not None
+    return fresh._replace(
+        learner=learner_state(learner_of(agent), learner_key, config),
+        multiplier=fresh.multiplier._replace(lam=agent.policy.lam, integral=agent.policy.lam),
+        ring=jnp.resize(rows, fresh.ring.shape),  # rows repeat where there are fewer than it holds
+        reservoir=replay.store(store_key, fresh.reservoir, rows, *signal_range(layout, agent.job.grid)),
+    )
+
+
+def _first_step(config: SafeDsrConfig) -> int:
+    """A step at which φ is frozen, λ is tuned, ε has reached its end and the ring is full."""
+    late = max(config.freeze, config.multiplier.penalty_start, config.epsilon.epsilon_to, config.buffer_size)
+    return -(-late // config.period) * config.period
+
+
+def _agent_of(program: Program, state: PyTree, agent: Agent, environment: Environment) -> Agent:
+    state = jax.tree.map(lambda x: x[0, 0], state)
+    policy = program.trainer.policy(state)
+    layout = environment.scene.layout
+    assert program.trainer.memory
+    old = replay.pack(memory.steps(past_of(agent), layout, agent.job.grid))
+    rows = np.concatenate([program.trainer.memory(state), old])
+    past = memory.make_past(rows, policy.learner.phi, layout)
+    return agent.changed(policy=policy, environment=environment, past=past, recursion=None)

@@ -1,0 +1,157 @@
+"""The arms of the comparison after the change: how soon each is safe, in steps and seconds, and what that costs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from safedsr import metrics, storage
+from safedsr.metrics import Episodes
+from safedsr.paper import adaptation_plan as plan
+from safedsr.paper.adaptation_plan import Scale
+from safedsr.paper.adaptation_rungs import BEFORE, FOLDER
+from safedsr.paper.adaptation_runs import Stage, read_timings
+from safedsr.paper.reproduce import standing
+from safedsr.paper.tables import BUDGET
+from safedsr.runs import load_run
+
+WINDOW, SPACING = 5_000, 1_000  # environment steps of a rate, and between two of them
+LAST_WINDOWS = 4  # that the rate at the end is taken over
+DRAWN = 5  # every so many rates are kept for drawing
+RUNG_NAMES = {
+    BEFORE: "nothing",
+    "cost": "(a) refit",
+    "penalty": "(b) refit, λ",
+    "memory": "(b′) refit, λ, M from memory",
+}
+KIND_NAMES = {"finetune": "goes on", "scratch": "(f) from scratch"}
+LETTERS = {"safedqn": "(d)", "ppo-lag": "(e)", "trpo-pid": "(e)"}
+
+Row = dict[str, Any]
+
+
+class Arm(NamedTuple):
+    """One way to go on after one change: the episodes of each seed, counted from the change on."""
+
+    owner: str
+    kind: str
+    change: int
+    seeds: Sequence[int]
+    episodes: list[Episodes]
+    step_seconds: float | None  # of all lanes together
+    change_seconds: float
+
+    @property
+    def name(self) -> str:
+        """Of rows: the letter of the comparison, and what is done."""
+        if self.kind == "scratch":
+            return KIND_NAMES[self.kind]
+        return f"{LETTERS.get(self.owner, '(c)')} {KIND_NAMES[self.kind]}"
+
+
+def find_arms(stages: Sequence[Stage], out: Path) -> list[Arm]:
+    """Everything that was trained to its end after a change, or from scratch on a new map."""
+    by_name = {stage.name: stage for stage in stages}
+    timings = read_timings(out)
+    arms = []
+    for stage in stages:
+        if stage.kind in KIND_NAMES and _done(stage, out):
+            for change, costs in enumerate(plan.NEW_COSTS):
+                source = stage
+                if stage.kind == "scratch" and costs in plan.FIRST_COSTS:
+                    source = by_name[f"{stage.owner}-before"]  # it was trained on these from the start
+                if _done(source, out):
+                    arms.append(_arm(stage, source, change, costs, out, timings))
+    return arms
+
+
+def _done(stage: Stage, out: Path) -> bool:
+    return (out / stage.name).exists() and standing(stage.task, out / stage.name) == "done"
+
+
+def _arm(stage: Stage, source: Stage, change: int, costs: str, out: Path, timings: Mapping[str, Any]) -> Arm:
+    run = load_run(out / source.name)
+    lane = change if stage.kind == "finetune" else [e["costs"] for e in run.config["environments"]].index([costs])
+    steps = stage.job.train.steps - stage.first_step
+    time = timings.get(stage.name, {})
+    episodes = [since(one, stage.first_step, steps) for one in run.by_seed(lane)]
+    pace, once = time.get("step_seconds"), time.get("change_seconds", 0.0)
+    return Arm(stage.owner, stage.kind, change, run.seeds, episodes, pace, once)
+
+
+def since(episodes: Episodes, first: int, steps: int) -> Episodes:
+    """The episodes that ended in the `steps` steps after `first`, with steps counted from there."""
+    inside = (episodes.end_step > first) & (episodes.end_step <= first + steps)
+    cut = Episodes(*(field[inside] for field in episodes))
+    return cut._replace(end_step=cut.end_step - first)
+
+
+def windowed(episodes: Episodes, steps: int, window: int, spacing: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points in time, the first after one whole window, and the share of safe goals among the episodes ended in it."""
+    points = np.arange(window, steps + 1, spacing)
+    safe = np.concatenate([[0], np.cumsum(metrics.safe(episodes, [BUDGET]))])
+    last = np.searchsorted(episodes.end_step, points, side="right")
+    before = np.searchsorted(episodes.end_step, points - window, side="right")
+    return points, (safe[last] - safe[before]) / np.maximum(last - before, 1)
+
+
+def time_to_safe(episodes: Episodes, enough: float, steps: int, window: int, spacing: int) -> int | None:
+    """The first point at which the windowed rate is at least `enough`, if there is one."""
+    points, rates = windowed(episodes, steps, window, spacing)
+    reached = np.flatnonzero(rates >= enough)
+    return int(points[reached[0]]) if len(reached) else None
+
+
+def arm_rows(arm: Arm, oracle: Mapping[str, Mapping[str, float]], scale: Scale) -> Iterator[Row]:
+    """One row a seed: when it is safe for the first time, and how many episodes broke the budget until then."""
+    steps, sizes = scale.of(plan.AFTERWARDS), _sizes(scale)
+    enough = oracle[plan.NEW_COSTS[arm.change]]["safe_goal_rate"] / 2
+    for seed, episodes in zip(arm.seeds, arm.episodes, strict=True):
+        when = time_to_safe(episodes, enough, steps, *sizes)
+        until = episodes.end_step <= (steps if when is None else when)
+        seconds = None if when is None or arm.step_seconds is None else when * arm.step_seconds + arm.change_seconds
+        yield {
+            "owner": arm.owner,
+            "arm": arm.name,
+            "change": arm.change,
+            "seed": seed,
+            "steps": when,
+            "seconds": seconds,
+            "violations": int((~metrics.within(episodes.cost[until], [BUDGET])).sum()),
+            "last": round(_last_rate(episodes, steps - LAST_WINDOWS * sizes[0]), 4),
+        }
+
+
+def _last_rate(episodes: Episodes, after: int) -> float:
+    """The share of safe goals among the episodes that ended after a step."""
+    late = episodes.end_step > after
+    return float(metrics.safe(episodes, [BUDGET])[late].mean()) if late.any() else 0.0
+
+
+def arm_curves(arm: Arm, scale: Scale) -> Iterator[Row]:
+    """The windowed rate over the steps after the change: mean and quartiles of the seeds."""
+    window, spacing = _sizes(scale)
+    found = [windowed(one, scale.of(plan.AFTERWARDS), window, spacing * DRAWN) for one in arm.episodes]
+    points, rates = found[0][0], np.stack([rates for _, rates in found])
+    lines = {"mean": rates.mean(0), "low": np.percentile(rates, 25, 0), "high": np.percentile(rates, 75, 0)}
+    yield {
+        "owner": arm.owner,
+        "arm": arm.name,
+        "change": arm.change,
+        "step": points.tolist(),
+        "step_seconds": arm.step_seconds,
+        "change_seconds": arm.change_seconds,
+        **{name: line.round(4).tolist() for name, line in lines.items()},
+    }
+
+
+def _sizes(scale: Scale) -> tuple[int, int]:
+    """Window and spacing; a short experiment has few episodes, so that its window shrinks less."""
+    return (WINDOW, SPACING) if not scale.quick else (scale.of(plan.AFTERWARDS) // 4, scale.of(plan.AFTERWARDS) // 20)
+
+
+def rung_rows(out: Path) -> list[Row]:
+    """What the arms without environment steps left."""
+    files = sorted((out / FOLDER).glob("*.json"))
+    return [row for file in files for row in storage.read_json(file, ["rows"])["rows"]]

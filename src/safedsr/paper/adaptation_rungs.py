@@ -1,0 +1,128 @@
+"""The arms that take no environment step after the change: refit, then λ, then M from memory, one agent at a time.
+
+Every agent leaves a small file, so that the work can be stopped and shared between processes.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safedsr import storage
+from safedsr.adapt.climb import RUNGS, Task
+from safedsr.adapt.config import ClimbConfig
+from safedsr.adapt.costs import environment_of
+from safedsr.agent import Agent, load_all
+from safedsr.config import EpsilonSchedule, OracleConfig
+from safedsr.errors import UserError
+from safedsr.evaluate import evaluate
+from safedsr.job import Environment
+from safedsr.oracle import find_oracle
+from safedsr.paper import adaptation_plan as plan
+from safedsr.paper.adaptation_plan import Scale, Variant
+
+LEVELS = ("cost", "penalty", "memory")
+BEFORE = "none"  # the agent as it was
+FOLDER, ORACLE = "rungs", "oracle.json"
+MEMORY_UPDATES = 5_000
+SEED = 1  # of the episodes that measure, another than that of the search for λ
+ORACLE_STEPS, QUICK_WALKS = 100_000, 4
+
+
+class Agents(NamedTuple):
+    """One variant's agent of one seed, and the change it is to adapt to."""
+
+    variant: Variant
+    change: int
+    seed: int
+
+    @property
+    def file(self) -> str:
+        """Where its numbers are kept."""
+        return f"{self.variant.name}-{self.change}-{self.seed}.json"
+
+
+def agents(scale: Scale) -> Iterator[Agents]:
+    """Everybody who climbs the rungs."""
+    for variant in scale.compared:
+        for change in range(len(plan.CHANGES)):
+            for seed in range(scale.rung_seeds):
+                yield Agents(variant, change, seed)
+
+
+def climb_all(chosen: list[Agents], scale: Scale, out: Path, show: Any = lambda done, count, name: None) -> None:
+    """Measure every agent before and after each rung, but those that are done or that another process is at."""
+    (out / FOLDER).mkdir(parents=True, exist_ok=True)
+    rates = {name: row["safe_goal_rate"] for name, row in oracles(scale, out).items()}
+    loaded: dict[str, dict[tuple[int, int], Agent]] = {}
+    for i, one in enumerate(chosen):
+        path, base = out / FOLDER / one.file, f"safedsr-{one.variant.name}-before"
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(storage.lock(path.with_suffix(".lock")))
+            except UserError:
+                continue
+            if path.exists():
+                continue
+            if base not in loaded:
+                loaded[base] = _load(out / base)
+            costs = plan.CHANGES[one.change].after
+            rows = climb(loaded[base][plan.LANES[one.change], one.seed], costs, rates[costs], scale)
+            about = {"variant": one.variant.name, "change": one.change, "seed": one.seed}
+            storage.write_json(path, {"rows": [{**about, **row} for row in rows]})
+        show(i + 1, len(chosen), one.file)
+
+
+def _load(folder: Path) -> dict[tuple[int, int], Agent]:
+    if not (folder / "policy.json").is_file():
+        raise UserError(f"the rungs start from {folder}, which is not finished; run that part first")
+    return load_all(folder)
+
+
+def climb(agent: Agent, costs: str, enough: float, scale: Scale) -> list[dict[str, Any]]:
+    """The agent on its new map before anything is done and after each rung, and the seconds up to there."""
+    environment, epsilon = environment_of(agent, costs), agent.job.agent.epsilon.epsilon_end
+    spend = ClimbConfig(updates=scale.of(MEMORY_UPDATES))
+    # More than the oracle does cannot be expected: who does as well has learnt enough from memory.
+    task = Task(costs, environment, spend, epsilon, enough)
+    rows, seconds = [_measure(BEFORE, agent, environment, epsilon, 0.0, scale)], 0.0
+    for level in LEVELS:
+        began = time.perf_counter()
+        agent = RUNGS[level](agent, task)
+        seconds += time.perf_counter() - began
+        rows.append(_measure(level, agent, environment, epsilon, seconds, scale))
+    return rows
+
+
+def _measure(
+    level: str, agent: Agent, environment: Environment, epsilon: float, seconds: float, scale: Scale
+) -> dict[str, Any]:
+    found = evaluate(agent, environment, max(scale.of(plan.EPISODES), 64), epsilon, SEED)
+    return {
+        "level": level,
+        "seconds": round(seconds, 4),
+        "safe": found.safe_goal_rate.value,
+        "goal": found.goal_rate.value,
+        "cost": found.cost[0].value,
+        "lam": float(agent.policy.lam[0]),
+    }
+
+
+def oracles(scale: Scale, out: Path) -> dict[str, dict[str, float]]:
+    """What the oracle's episodes come to on each new map at the last ε; computed once."""
+    if not (out / ORACLE).exists():
+        out.mkdir(parents=True, exist_ok=True)
+        storage.write_json(out / ORACLE, {costs: _oracle(costs, scale) for costs in plan.NEW_COSTS})
+    return storage.read_json(out / ORACLE, plan.NEW_COSTS)
+
+
+def _oracle(costs: str, scale: Scale) -> dict[str, float]:
+    job = plan.make_job("safedqn", plan.baseline_config("safedqn", scale), [costs], scale.of(plan.TRAINED), scale)
+    (environment,) = job.environments
+    epsilon = job.agent.epsilon.epsilon_end
+    schedule = EpsilonSchedule(epsilon, epsilon)
+    config = OracleConfig(steps=max(scale.of(ORACLE_STEPS), 10_000), walks=QUICK_WALKS if scale.quick else 16)
+    found = find_oracle(environment.scene.layout, environment.budgets, schedule, config, job.grid).exploring
+    rates = {name: float(getattr(found, name)) for name in ("goal_rate", "safe_goal_rate", "length")}
+    return {**rates, "cost": float(found.cost[0])}

@@ -1,0 +1,201 @@
+"""The trainings of the experiment with changing costs, a run folder each; done ones are skipped, begun ones go on."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from safedsr import runs, storage
+from safedsr.display import ShowJob
+from safedsr.errors import UserError
+from safedsr.job import Job
+from safedsr.paper import adaptation_plan as plan
+from safedsr.paper.adaptation_engine import change_costs, staged, take_lanes, without_memory
+from safedsr.paper.adaptation_plan import Scale, Variant
+from safedsr.paper.reproduce import COMPILING, SAMPLE_SECONDS, STEP_SECONDS, Task, standing
+from safedsr.program import Program, from_arrays
+from safedsr.train import STOP_FILE, Progress, Show, Stopped, device_name, loop
+from safedsr.types import PyTree
+from safedsr.value_based import State
+
+TIMING = "timing.json"  # in every run folder
+
+
+class Stage(NamedTuple):
+    """A run folder to fill."""
+
+    owner: str  # whose it is
+    kind: str  # before, after, finetune, scratch
+    job: Job
+    make: Callable[[Job], Program] = lambda job: without_memory(Program(job))
+    first_step: int = 0
+    base: str | None = None  # the folder whose end it goes on from, with new costs
+    updates: int = 0  # of phase 2.5
+    learning: int | None = None  # steps in which it learns; all, if not given
+
+    @property
+    def name(self) -> str:
+        """Of the folder."""
+        return f"{self.owner}-{self.kind}"
+
+    @property
+    def task(self) -> Task:
+        """The folder's name and job."""
+        return Task(self.name, self.job)
+
+    @property
+    def work(self) -> float:
+        """About how many seconds it takes on two cores."""
+        agent, steps = self.job.agent, self.job.train.steps - self.first_step
+        learning = steps if self.learning is None else self.learning
+        lanes = len(self.job.seeds) * len(self.job.environments)
+        each = SAMPLE_SECONDS.get(self.job.algorithm, 0.0)
+        if each:
+            each *= agent.update_steps * agent.batch_size / agent.train_every
+        return COMPILING + lanes * (STEP_SECONDS * steps + each * learning)
+
+
+def stages(scale: Scale) -> list[Stage]:
+    """Every training, those before which others go on from."""
+    ours = [stage for variant in scale.variants for stage in safedsr_stages(variant, scale)]
+    return ours + [stage for algorithm in plan.BASELINES for stage in baseline_stages(algorithm, scale)]
+
+
+def safedsr_stages(variant: Variant, scale: Scale) -> list[Stage]:
+    """The phases of one variant, and if it is compared, what else it does after the change or from scratch."""
+    config, phases, of = plan.safedsr_config(variant, scale), plan.phases(scale), scale.of
+    job = partial(plan.make_job, "safedsr", config, scale=scale)
+    owner, change, afterwards = f"safedsr-{variant.name}", of(plan.CHANGE), of(plan.AFTERWARDS)
+    before = job(plan.FIRST_COSTS, change)
+    walks = plan.walks_kept(scale, before.chunk)
+    after = job(plan.NEW_COSTS, of(plan.END), walks=3 * walks)
+    goes_on: dict[str, Any] = {"first_step": change, "base": f"{owner}-before", "updates": of(plan.REFIT_UPDATES)}
+    found = [
+        Stage(owner, "before", before, partial(staged, phases=phases), learning=of(plan.TRAINED)),
+        Stage(
+            owner,
+            "after",
+            after,
+            lambda job: without_memory(staged(job, [p for p in phases if p.start >= change], walks)),
+            learning=phases[-1].start - phases[-2].start,
+            **goes_on,
+        ),
+    ]
+    if variant in plan.COMPARED:
+        found.append(Stage(owner, "finetune", job(plan.NEW_COSTS, change + afterwards), **goes_on))
+        found.append(Stage(owner, "scratch", job(plan.UNSEEN_COSTS, afterwards)))
+    return found
+
+
+def baseline_stages(algorithm: str, scale: Scale) -> list[Stage]:
+    """A baseline trained on the first costs, going on with the new ones, and trained on these from scratch."""
+    config = plan.baseline_config(algorithm, scale)
+    job = partial(plan.make_job, algorithm, config, scale=scale)
+    # The schedules of value-based agents stay at their end; the learning rates of the others start anew, as they
+    # would else be 0.
+    first = scale.of(plan.TRAINED) if algorithm == "safedqn" else 0
+    afterwards, base = scale.of(plan.AFTERWARDS), f"{algorithm}-before"
+    return [
+        Stage(algorithm, "before", job(plan.FIRST_COSTS, scale.of(plan.TRAINED))),
+        Stage(algorithm, "finetune", job(plan.NEW_COSTS, first + afterwards), first_step=first, base=base),
+        Stage(algorithm, "scratch", job(plan.UNSEEN_COSTS, afterwards)),
+    ]
+
+
+def run_stages(chosen: Iterable[Stage], every: Sequence[Stage], out: Path, show: ShowJob | None = None) -> None:
+    """Bring the chosen stages to their end; `every` knows the ones they go on from."""
+    chosen = list(chosen)
+    standings = [standing(stage.task, out / stage.name) for stage in chosen]
+    by_name = {stage.name: stage for stage in every}
+    total, before = sum(stage.work for stage in chosen), 0.0
+    for i, (stage, found) in enumerate(zip(chosen, standings, strict=True)):
+        title = f"{stage.name} ({i + 1} of {len(chosen)})"
+
+        def share(p: Progress, title: str = title, stage: Stage = stage, before: float = before) -> None:
+            done = (p.step - stage.first_step) / (p.steps - stage.first_step)
+            if show:
+                show(title, p, (before + stage.work * done) / total)
+
+        if found != "done":
+            finish(stage, by_name.get(stage.base or ""), out, share)
+        before += stage.work
+
+
+def finish(stage: Stage, base: Stage | None, out: Path, show: Show) -> None:
+    """Train a stage into its folder, from its beginning or from the last checkpoint, and note how long it took."""
+    folder, program = out / stage.name, stage.make(stage.job)
+    if base and standing(base.task, out / base.name) != "done":
+        raise UserError(f"{stage.name} goes on from {base.name}, which is not finished; run that part first")
+    program.check_memory()
+    clock = _Clock(show)
+
+    def begin() -> tuple[PyTree, int]:
+        if base is None:
+            return program.init(), 0
+        state, clock.change_seconds = changed_state(program, base, out / base.name, stage.updates)
+        return state, stage.first_step
+
+    try:
+        if standing(stage.task, folder) == "new":
+            with runs.create_run(folder, stage.job.to_dict(), list(stage.job.seeds), device_name()) as writer:
+                loop(program, writer, *begin(), clock.show)
+        else:
+            with runs.resume_run(folder) as (writer, _):
+                (folder / STOP_FILE).unlink(missing_ok=True)
+                loop(program, writer, *(_saved(program, writer) or begin()), clock.show)
+    except Stopped as stop:
+        raise Stopped(f"{stop.args[0].partition(';')[0]}; the same command goes on from there") from None
+    _note(folder, stage, clock)
+
+
+def _saved(program: Program, writer: runs.RunWriter) -> tuple[PyTree, int] | None:
+    found = writer.restore()
+    return found and (from_arrays(program.state_shape(), found[0], f"the checkpoint in {writer.path}"), found[1])
+
+
+def changed_state(program: Program, base: Stage, folder: Path, updates: int) -> tuple[PyTree, float]:
+    """Where a base ended, with one lane for each change, after phase 2.5; also the seconds that took."""
+    arrays = runs.load_checkpoint(folder)
+    state = from_arrays(Program(base.job).state_shape(), arrays, f"the checkpoint in {folder}")
+    state = take_lanes(state, plan.LANES)
+    if not isinstance(state, State):  # an on-policy baseline remembers nothing that could be relabelled
+        return state, 0.0
+    return change_costs(program, state, updates)
+
+
+class _Clock:
+    """Passes progress on and notes how long chunks take."""
+
+    def __init__(self, show: Show) -> None:
+        self.began = self.before = time.perf_counter()
+        self.paces: list[float] = []  # seconds a step, of all lanes together
+        self.change_seconds = 0.0
+        self._show = show
+
+    def show(self, p: Progress) -> None:
+        now = time.perf_counter()
+        self.paces.append((now - self.before) / p.count)
+        self.before = now
+        self._show(p)
+
+
+def _note(folder: Path, stage: Stage, clock: _Clock) -> None:
+    """The seconds of a stage; a part that ran before it was stopped is not among them."""
+    seconds = round(time.perf_counter() - clock.began, 2)
+    found = {
+        "seconds": seconds,
+        "step_seconds": float(np.median(clock.paces)) if clock.paces else None,  # a few chunks also compile
+        "change_seconds": clock.change_seconds,
+        "lanes": len(stage.job.seeds) * len(stage.job.environments),
+        "device": device_name(),
+    }
+    storage.write_json(folder / TIMING, found)
+    print(f"{stage.name}: {seconds:.0f} s", flush=True)
+
+
+def read_timings(out: Path) -> dict[str, dict[str, Any]]:
+    """The seconds of every finished stage."""
+    return {path.parent.name: storage.read_json(path) for path in sorted(out.glob(f"*/{TIMING}"))}

@@ -1,0 +1,108 @@
+"""The tables of the experiment with changing costs, from its summary alone."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from safedsr.metrics import Summary, summarize
+from safedsr.paper import adaptation_plan as plan
+from safedsr.paper.adaptation_arms import RUNG_NAMES
+from safedsr.value_based import EVALUATE
+
+EVALUATIONS = tuple(phase for phase in plan.PHASES if phase.mode == EVALUATE)
+NOT_COMPARABLE = "QUICK: two seeds, a fiftieth of the steps; these numbers are NOT comparable with anything."
+
+Row = dict[str, Any]
+
+
+class Table(NamedTuple):
+    """A table for people."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    note: str
+
+    def markdown(self) -> str:
+        """For a document."""
+        lines = [self.columns, ("---",) * len(self.columns), *self.rows]
+        return "\n".join([f"## {self.title}", "", *(f"| {' | '.join(line)} |" for line in lines), "", self.note, ""])
+
+
+def tables(data: dict[str, Any]) -> list[Table]:
+    """Those that the summary has numbers for."""
+    changes = range(len(plan.CHANGES))
+    found = [phase_table(data, change) for change in changes] + [comparison_table(data, change) for change in changes]
+    return [table for table in found if table.rows]
+
+
+def phase_table(data: dict[str, Any], change: int) -> Table:
+    """Every evaluation phase of every variant, over seeds."""
+    lines = []
+    for variant in plan.VARIANTS:
+        mine = [row for row in data["phases"] if (row["variant"], row["change"]) == (variant.name, change)]
+        for phase in EVALUATIONS:
+            here = [row for row in mine if row["phase"] == phase.number]
+            if here:
+                safe, goal, cost, lam = (over_seeds(here, name) for name in ("safe", "goal", "cost", "lam"))
+                numbers = interval(safe), f"{safe.mean:.3f}", interval(goal), interval(cost, 1), f"{lam.iqm:.2f}"
+                lines.append((variant.name, f"{phase.number} {phase.name}", *numbers))
+    columns = ("SafeDSR", "phase", "safe goal rate", "mean", "goal rate", "cost", "λ")
+    note = "IQM over seeds with a 95 % bootstrap interval; the mean of the safe goal rate beside it. ε = 0.25."
+    return Table(f"Evaluation phases, {plan.CHANGES[change].name}", columns, lines, note)
+
+
+def over_seeds(rows: Sequence[Row], name: str) -> Summary:
+    """A number of each seed, summarised; seeds without it do not count."""
+    values = [row[name] for row in rows if row[name] is not None]
+    return summarize(values or [np.nan])
+
+
+def interval(found: Summary, digits: int = 3) -> str:
+    """IQM and interval in few words."""
+    return f"{found.iqm:.{digits}f} ({found.low:.{digits}f} … {found.high:.{digits}f})"
+
+
+def comparison_table(data: dict[str, Any], change: int) -> Table:
+    """Every arm after a change: how soon it is safe, at what price, and how good it is then."""
+    rate = data["oracle"][plan.CHANGES[change].after]["safe_goal_rate"]
+    lines = [*_rung_lines(data["rungs"], change, rate / 2), *_arm_lines(data["arms"], change)]
+    columns = ("agent", "arm", "safe in time", "steps to safe", "seconds to safe", "violations", "safe goal rate")
+    note = (
+        "Safe: the share of safe goals among the episodes of the last 5000 steps is at least half of the oracle's. "
+        "Medians over seeds, ∞ where most never are; violations are episodes over the budget until then. Rates: IQM "
+        "over seeds with a 95 % bootstrap interval, of the last 20 000 of 200 000 steps, or of 1000 episodes at "
+        "ε = 0.25 for the arms that take no steps. Seconds of (a) to (b′) are for one agent, the others' for all lanes "
+        "of a program at once."
+    )
+    return Table(f"After {plan.CHANGES[change].name} (oracle {rate:.3f})", columns, lines, note)
+
+
+def _rung_lines(rows: Sequence[Row], change: int, enough: float) -> Iterator[tuple[str, ...]]:
+    for variant in plan.COMPARED:
+        for level, name in RUNG_NAMES.items():
+            here = [r for r in rows if (r["variant"], r["change"], r["level"]) == (variant.name, change, level)]
+            if here:
+                safe = [row["safe"] >= enough for row in here]
+                seconds = [row["seconds"] if fine else None for row, fine in zip(here, safe, strict=True)]
+                steps = [0 if fine else None for fine in safe]
+                done = f"{sum(safe)} of {len(safe)}"
+                rate = interval(over_seeds(here, "safe"))
+                yield f"safedsr-{variant.name}", name, done, middle(steps), middle(seconds, 1), "0", rate
+
+
+def _arm_lines(rows: Sequence[Row], change: int) -> Iterator[tuple[str, ...]]:
+    here = [row for row in rows if row["change"] == change]
+    for arm, owner in sorted({(row["arm"], row["owner"]) for row in here}):
+        mine = [row for row in here if (row["arm"], row["owner"]) == (arm, owner)]
+        steps, seconds = ([row[name] for row in mine] for name in ("steps", "seconds"))
+        done = f"{sum(step is not None for step in steps)} of {len(steps)}"
+        violations = f"{np.median([row['violations'] for row in mine]):.0f}"
+        yield owner, arm, done, middle(steps), middle(seconds, 1), violations, interval(over_seeds(mine, "last"))
+
+
+def middle(values: Sequence[float | None], digits: int = 0) -> str:
+    """The median, where those without a value never got there."""
+    found = float(np.median([np.inf if value is None else value for value in values]))
+    return "∞" if np.isinf(found) else f"{found:.{digits}f}"

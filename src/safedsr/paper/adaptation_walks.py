@@ -1,0 +1,83 @@
+"""Where the best seed of each change walked in the evaluations after it (Figs. 8, 9, 13), as a small table."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from safedsr import metrics, storage
+from safedsr.paper import adaptation_plan as plan
+from safedsr.paper.adaptation_plan import Scale
+from safedsr.paper.tables import BUDGET
+from safedsr.runs import Run, load_run, load_trajectories
+from safedsr.storage import Table
+from safedsr.value_based import EVALUATE
+
+FILE = "walks"
+PARTS = 8  # of a cell
+EVALUATIONS = tuple(phase.number for phase in plan.PHASES if phase.mode == EVALUATE and phase.start >= plan.CHANGE)
+NAMES = tuple(variant.name for variant in plan.VARIANTS)  # their places stand for them
+
+
+def write_walks(folder: Path, runs: Mapping[str, Path], scale: Scale) -> None:
+    """The walks of every variant's run folder, in eighths of a cell, as differences, which repeat themselves."""
+    tables = []
+    for name, path in runs.items():
+        run, kept = load_run(path), load_trajectories(path)
+        for change in range(len(plan.CHANGES)):
+            seed = best_seed(run, change)
+            for phase, rows in _by_phase(kept["step"], scale).items():
+                track = kept["position"][rows, change, seed], kept["done"][rows, change, seed]
+                code = {"variant": NAMES.index(name), "change": change, "phase": phase, "seed": run.seeds[seed]}
+                tables.append(pack_walk(*track, code))
+    if tables:
+        storage.write_table(folder / FILE, storage.concatenate(tables), {"parts": str(PARTS)})
+
+
+def best_seed(run: Run, change: int) -> int:
+    """The place of the seed with most safe goals after the change, then most goals."""
+    found = run.by_seed(change)
+    return max(
+        range(len(found)), key=lambda i: (metrics.safe_goal_count(found[i], [BUDGET]), metrics.goal_count(found[i]))
+    )
+
+
+def _by_phase(step: np.ndarray, scale: Scale) -> dict[int, np.ndarray]:
+    """The rows of each evaluation among steps."""
+    phases = plan.phases(scale)
+    ends = [phase.start for phase in phases[1:]] + [scale.of(plan.END)]
+    return {
+        phase.number: (step > phase.start) & (step <= end)
+        for phase, end in zip(phases, ends, strict=True)
+        if phase.number in EVALUATIONS
+    }
+
+
+def pack_walk(position: np.ndarray, done: np.ndarray, code: Mapping[str, int]) -> Table:
+    """Positions [n, 2] in cells as rows that all have the same codes."""
+    eighths = np.rint(position * PARTS).astype(np.int16)
+    moves = np.diff(eighths, axis=0, prepend=np.zeros((1, 2), np.int16))
+    codes = {name: np.full(len(moves), value, np.int32) for name, value in code.items()}
+    return {**codes, "x": moves[:, 0], "y": moves[:, 1], "end": done}
+
+
+def read_walks(folder: Path) -> dict[tuple[str, int, int], tuple[int, np.ndarray]]:
+    """By variant, change and phase: the seed, and its positions [n, 2] in cells with NaN between episodes."""
+    found = storage.read_table(folder / FILE)
+    table = found[0] if found else {"variant": np.zeros(0)}
+    walks = {}
+    for name in NAMES:
+        for change in range(len(plan.CHANGES)):
+            for phase in EVALUATIONS:
+                rows = table["variant"] == NAMES.index(name)
+                if rows.any():
+                    rows = rows & (table["change"] == change) & (table["phase"] == phase)
+                if rows.any():
+                    walks[name, change, phase] = int(table["seed"][rows][0]), restore_walk(table, rows)
+    return walks
+
+
+def restore_walk(table: Table, rows: np.ndarray) -> np.ndarray:
+    """The positions of some rows, with a row of NaN after each episode."""
+    places = np.stack([np.cumsum(table[name][rows], dtype=np.int32) for name in ("x", "y")], 1) / np.float32(PARTS)
+    return np.insert(places, np.flatnonzero(table["end"][rows]) + 1, np.nan, axis=0)

@@ -6,8 +6,16 @@ import pytest
 from scipy.optimize import minimize
 
 from safedsr.onpolicy.config import OnPolicyConfig
-from safedsr.onpolicy.problem import Batch, Pressure, mixed
-from safedsr.onpolicy.steps import Geometry, cpo_direction, pcpo_direction
+from safedsr.onpolicy.problem import Batch, Pressure, Problem, mixed
+from safedsr.onpolicy.steps import (
+    Geometry,
+    constrained,
+    cpo_direction,
+    natural,
+    pcpo_direction,
+    projected,
+    trust_region,
+)
 from safedsr.onpolicy.surrogates import clipped, plain
 
 DELTA = 0.01
@@ -187,3 +195,17 @@ def test_hinge_by_hand(excess, clip, want):
     without = clipped(RATIO, BATCH, pressure(), ALL, config)
     found = clipped(RATIO, BATCH, pressure(hinge=20, excess=excess), ALL, config)
     np.testing.assert_allclose(found - without, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("step", [natural, trust_region, constrained, projected])
+@pytest.mark.parametrize("excess", [-1.0, 0.0, 1.0])
+def test_where_there_is_but_one_action_nothing_moves(step, excess):
+    """Its probability is 1 whatever the parameters: no gain, no cost, no divergence, and no division by them."""
+    problem = Problem(
+        gain=lambda theta: 0.0 * theta.sum(),
+        cost=lambda theta: 0.0 * theta.sum()[None],
+        kl=lambda theta: 0.0 * (theta**2).sum(),
+        excess=jnp.array([excess]),
+    )
+    theta = jnp.array([0.3, -0.2])
+    np.testing.assert_array_equal(step(theta, problem, OnPolicyConfig()), theta)

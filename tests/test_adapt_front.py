@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from test_adapt_rungs import HIGH_ROAD, LOW_ROAD, torn
+from test_evaluate import walker
 from walked import walked_agent
 
 from safedsr.adapt.front import Point, choose, front
@@ -60,6 +61,8 @@ def test_no_other_point_beats_those_of_the_front(found):
 
 
 def test_a_front_needs_multipliers(found):
+    with pytest.raises(UserError, match=r"^safedqn has no cost weights"):
+        front(walker("right"), [1.0])
     for lams in ((), (-1.0,)):
         with pytest.raises(UserError, match=r"^lams is .*; give at least one, none below 0"):
             front(found[0], [1.0], lams=lams)

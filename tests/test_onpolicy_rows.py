@@ -76,13 +76,13 @@ def trained(name: str) -> Trained:
     trainer = make_baseline(CONFIG, GRID, name)
     run = jax.jit(jax.vmap(partial(trainer.advance, phase="learn", periods=2), (0, 0, 0, None)))
     state = jax.vmap(trainer.init, (None, 0))(KEY, LAYOUTS)
-    early = run(state, LAYOUTS, BUDGETS, jnp.int32(0))
-    state = early[0]
+    early, records, logs = run(state, LAYOUTS, BUDGETS, jnp.int32(0))
+    state = early
     for epoch in range(2, EPOCHS, 2):
         state, _, _ = run(state, LAYOUTS, BUDGETS, jnp.int32(epoch * CONFIG.steps_per_epoch))
     starts = ((LAYOUTS.starts[:, 0] + 0.5) / LAYOUTS.scale[:, None]).astype(np.float32)
     scores = jax.vmap(trainer.values)(trainer.policy(state), starts).score
-    return Trained(*early, [ACTIONS[action] for action in np.argmax(scores, -1)])
+    return Trained(early, records, logs, [ACTIONS[action] for action in np.argmax(scores, -1)])
 
 
 def on(layout: int, tree: Any) -> Any:

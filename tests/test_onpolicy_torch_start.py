@@ -12,8 +12,8 @@ from safedsr.scene import load_scene
 
 # Drawn once with PyTorch 2.13 after torch.manual_seed(3): an actor 2-64-64-4 and two critics 2-64-64-1, each layer a
 # torch.nn.Linear whose weight went through kaiming_uniform_(a=√5) once more.
-ACTOR_LAST = [0.015426456928253174, 0.030112311244010925, 0.025085970759391785]
-COST_CRITIC_BIAS = -0.04513521492481232
+ACTOR_LAST = np.array([0.015426456928253174, 0.030112311244010925, 0.025085970759391785], np.float32)
+COST_CRITIC_BIAS = np.float32(-0.04513521492481232)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 5489, 2**32 - 1])
@@ -26,8 +26,8 @@ def test_the_twister_is_numpys(seed):
 def test_networks_are_pytorchs():
     nets = [Mlp((2, 64, 64, n), key=jax.random.key(0), activation=jnp.tanh) for n in (4, 1, 1)]
     actor, _, critic = start(jnp.uint32(3), nets)
-    np.testing.assert_array_equal(actor.layers[-1].weight[0, :3], np.float32(ACTOR_LAST))
-    np.testing.assert_array_equal(critic.layers[-1].bias, np.float32([COST_CRITIC_BIAS]))
+    np.testing.assert_array_equal(actor.layers[-1].weight[0, :3], ACTOR_LAST)
+    np.testing.assert_array_equal(critic.layers[-1].bias, [COST_CRITIC_BIAS])
 
 
 def first_nets(seed, **changes):
@@ -37,8 +37,8 @@ def first_nets(seed, **changes):
 
 def test_a_baseline_starts_with_the_networks_of_its_seed():
     nets = first_nets(3)
-    np.testing.assert_array_equal(nets.actor.layers[-1].weight[0, :3], np.float32(ACTOR_LAST))
-    np.testing.assert_array_equal(nets.cost_critics.layers[-1].bias, np.float32([[COST_CRITIC_BIAS]]))
+    np.testing.assert_array_equal(nets.actor.layers[-1].weight[0, :3], ACTOR_LAST)
+    np.testing.assert_array_equal(nets.cost_critics.layers[-1].bias, [[COST_CRITIC_BIAS]])
     other = first_nets(3, start="jax")
     assert not np.allclose(other.actor.layers[0].weight, nets.actor.layers[0].weight)
 

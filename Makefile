@@ -17,6 +17,8 @@ check: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/env.py
+	$(BIN)/python benchmarks/onpolicy.py
+	$(BIN)/python benchmarks/adapt.py
 
 # One stamp for both commands: nothing is reinstalled until pyproject.toml changes.
 $(INSTALLED): pyproject.toml

@@ -10,50 +10,16 @@ from collections import deque
 
 import numpy as np
 import torch
+from plain_grid import Walker
 from torch import Tensor, nn
 from torch.nn.functional import log_softmax
 from torch_policy import Batch, constrained_step, policy_terms, trust_region_step
 
-from safedsr.config import GridConfig
 from safedsr.layout import Layout
 from safedsr.scene import load_scene
 
 GAMMA, GAE_LAMBDA, EPOCH, WINDOW = 0.99, 0.95, 20_000, 50
-DIRECTIONS = ((0, -1), (0, 1), (-1, 0), (1, 0))
 ALGORITHMS = ("ppo-lag", "trpo-pid", "cpo")
-
-
-class Walker:
-    """The grid for one walker, in plain numbers."""
-
-    def __init__(self, layout: Layout, seed: int, config: GridConfig = GridConfig()):
-        self.walls, self.costs = layout.walls.tolist(), layout.costs.sum(0).tolist()
-        self.start, self.goal = layout.starts[0].tolist(), tuple(layout.goal.tolist())
-        self.scale, self.config = float(layout.scale), config
-        self.rng = np.random.default_rng(seed)
-
-    def reset(self) -> np.ndarray:
-        """Back to the start."""
-        self.x, self.y, self.clock = self.start[0] + 0.5, self.start[1] + 0.5, 0
-        return self.observe()
-
-    def observe(self) -> np.ndarray:
-        """The position over the size of the map."""
-        return np.array([self.x / self.scale, self.y / self.scale])
-
-    def step(self, action: int) -> tuple[np.ndarray, float, float, bool, bool]:
-        """Observation, reward, cost, terminated, truncated."""
-        config, (right, down) = self.config, DIRECTIONS[action]
-        noise = min(max(self.rng.standard_normal(), -config.step_clip), config.step_clip)
-        length = config.step_mean + config.step_std * noise
-        x, y = self.x + length * right, self.y + length * down
-        if 0 <= x < len(self.walls[0]) and 0 <= y < len(self.walls) and not self.walls[int(y)][int(x)]:
-            self.x, self.y = x, y
-        self.clock += 1
-        cell = int(self.x), int(self.y)
-        reached = cell == self.goal
-        reward = config.step_reward + config.goal_reward * reached
-        return self.observe(), reward, self.costs[cell[1]][cell[0]], reached, self.clock >= config.time_limit
 
 
 class Normaliser:
@@ -166,18 +132,18 @@ class Learner:
 
     def rollout(self) -> Batch:
         """One epoch of steps; an episode cut by its end is forgotten."""
-        observations, actions, log_probs = (
-            torch.empty(EPOCH, 2),
-            torch.empty(EPOCH, dtype=torch.int64),
-            torch.empty(EPOCH),
-        )
+        observations: list[Tensor] = []
+        actions: list[int] = []
+        log_probs: list[float] = []
         signals, values = np.empty((2, EPOCH)), np.empty((2, EPOCH))
         ends: tuple[dict[int, float], dict[int, float]] = ({}, {})
         obs, paid = self.normalise(self.walker.reset()), 0.0
         for t in range(EPOCH):
             chances = log_softmax(self.actor(obs), 0)
             action = int(torch.multinomial(chances.exp(), 1))
-            observations[t], actions[t], log_probs[t] = obs, action, chances[action]
+            observations.append(obs)
+            actions.append(action)
+            log_probs.append(chances[action].item())
             values[:, t] = [critic(obs).item() for critic in self.critics]
             raw, reward, cost, terminated, truncated = self.walker.step(action)
             signals[:, t] = reward, cost
@@ -193,7 +159,8 @@ class Learner:
         goals = [torch.tensor(gain + value, dtype=torch.float32) for gain, value in zip(gains, values, strict=True)]
         reward_gain = torch.tensor((gains[0] - gains[0].mean()) / (gains[0].std() + 1e-8), dtype=torch.float32)
         cost_gain = torch.tensor(gains[1] - gains[1].mean(), dtype=torch.float32)
-        return Batch(observations, actions, log_probs, reward_gain, cost_gain, *goals)
+        walked = torch.stack(observations), torch.tensor(actions), torch.tensor(log_probs)
+        return Batch(*walked, reward_gain, cost_gain, *goals)
 
     def fit_critics(self, batch: Batch, rows: Tensor) -> None:
         """One step of both critics."""
@@ -201,7 +168,7 @@ class Learner:
         for critic, optimizer, goal in zip(self.critics, self.critic_optimizers, goals, strict=True):
             loss = (critic(batch.obs[rows])[:, 0] - goal[rows]).square().mean()
             loss = loss + 0.001 * sum(weight.square().sum() for weight in critic.parameters())
-            climb(optimizer, loss, critic)
+            descend(optimizer, loss, critic)
 
     def clipped_passes(self, batch: Batch, gain: Tensor) -> None:
         """PPO's passes; the divergence that stops them is summed over the samples, as OmniSafe's is."""
@@ -213,7 +180,7 @@ class Learner:
                 taken = chances.gather(1, batch.action[rows, None])[:, 0]
                 ratio = (taken - batch.log_prob[rows]).exp()
                 gains = torch.min(ratio * gain[rows], ratio.clamp(0.8, 1.2) * gain[rows])
-                climb(self.actor_optimizer, -gains.mean(), self.actor)
+                descend(self.actor_optimizer, -gains.mean(), self.actor)
             with torch.no_grad():
                 after, _ = policy_terms(self.actor, batch)
                 if (before.exp() * (before - after)).sum() > 0.02:
@@ -221,7 +188,7 @@ class Learner:
         self.schedule.step()
 
 
-def climb(optimizer: torch.optim.Optimizer, loss: Tensor, net: nn.Module) -> None:
+def descend(optimizer: torch.optim.Optimizer, loss: Tensor, net: nn.Module) -> None:
     """One clipped gradient step."""
     optimizer.zero_grad()
     loss.backward()

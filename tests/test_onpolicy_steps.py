@@ -204,6 +204,7 @@ def test_where_there_is_but_one_action_nothing_moves(step, excess):
     problem = Problem(
         gain=lambda theta: 0.0 * theta.sum(),
         cost=lambda theta: 0.0 * theta.sum()[None],
+        log_probs=lambda theta: 0.0 * theta[:, None],
         kl=lambda theta: 0.0 * (theta**2).sum(),
         excess=jnp.array([excess]),
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from safedsr.registration import register_envs, register_when_needed
 
 if TYPE_CHECKING:
+    from safedsr.adapt.costs import Samples
     from safedsr.agent import Agent, load
     from safedsr.config import (
         EpsilonSchedule,
@@ -37,6 +38,7 @@ _HOME = {
     "OracleConfig": "config",
     "SafeDqnConfig": "config",
     "SafeDsrConfig": "config",
+    "Samples": "adapt.costs",
     "Scene": "layout",
     "TrainConfig": "config",
     "UserError": "errors",
@@ -62,6 +64,7 @@ __all__ = [
     "OracleConfig",
     "SafeDqnConfig",
     "SafeDsrConfig",
+    "Samples",
     "Scene",
     "TrainConfig",
     "UserError",

@@ -107,6 +107,7 @@ class Agent:
     def save(self, folder: str | Path) -> None:
         """Write this policy into a folder that `load` opens."""
         folder, job = Path(folder), own_job(self)
+        folder.mkdir(parents=True, exist_ok=True)
         if self.past is not None:
             memory.write_pasts(folder, {(0, 0): self.past})
         policy = jax.tree.map(lambda x: x[None, None], self.policy)

@@ -1,6 +1,7 @@
 """Run folders: everything a training leaves on disk, and how it is read back.
 
-    config.json  manifest.json  episodes.parquet  curves.parquet  policy.safetensors  policy.json  checkpoint/  figures/
+    config.json  manifest.json  episodes.parquet  curves.parquet  checkpoint/  figures/
+    policy.safetensors  policy.json  memory.safetensors (SafeDSR: what its policies remember)
 
 Seeds and environments are columns. While training runs, tables grow as parts beside the checkpoint they belong to:
 a part that is newer than the checkpoint belongs to steps that a resumed run will take again, and is dropped.

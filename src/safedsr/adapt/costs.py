@@ -133,9 +133,9 @@ def check_samples(samples: Samples, scene: Scene) -> Samples:
         )
     if not np.isin(action, range(grid.NUM_ACTIONS)).all():
         raise UserError(f"actions are 0 … {grid.NUM_ACTIONS - 1} ({', '.join(grid.ACTIONS)}); the labels have others")
-    finite = np.isfinite(obs).all(1)
-    blocked = np.asarray(_blocked(np.where(finite[:, None], obs, 0) * scene.layout.scale, scene.layout))
-    for n in np.nonzero(blocked | ~finite)[0]:
+    finite = np.isfinite(obs)
+    blocked = np.asarray(_blocked(np.where(finite, obs, -1) * scene.layout.scale, scene.layout))
+    for n in np.nonzero(blocked)[0]:
         x, y = obs[n]
         raise UserError(
             f"label {n + 1} at observation ({x:g}, {y:g}) is off the map or in a wall; an observation is a position in "

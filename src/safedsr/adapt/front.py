@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from safedsr.adapt.costs import Costs, environment_of
+from safedsr.adapt.costs import Costs, environment_of, learner_of
 from safedsr.adapt.penalty import LADDER, with_lam
 from safedsr.agent import Agent
 from safedsr.evaluate import run_episodes
@@ -40,6 +40,7 @@ def front(
     seed: int = 0,
 ) -> Front:
     """Simulated episodes for each λ; a budget is that of each cost."""
+    learner_of(agent)  # only its kind acts by λ
     require(len(lams) >= 1 and min(lams) >= 0, "lams", list(lams), "give at least one, none below 0")
     layout = environment_of(agent, costs).scene.layout
     points = []

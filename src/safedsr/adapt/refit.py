@@ -1,5 +1,6 @@
 """Rung 1: cost weights for new costs, in closed form; M and λ stay."""
 
+import functools
 from typing import Any
 
 import jax.numpy as jnp
@@ -45,8 +46,17 @@ def refit(agent: Agent, costs: Costs, rewards: bool = False, strength: float = R
 
 def ridge(phi: np.ndarray, gram: np.ndarray, targets: np.ndarray, strength: float) -> np.ndarray:
     """Weights [J, d] that minimise |targets - Φ·wᵀ|² + strength·n·|w|²; all J share one Cholesky factor."""
-    factor = np.linalg.cholesky(regular(gram, len(phi), strength))
-    return np.linalg.solve(factor.T, np.linalg.solve(factor, phi.T @ targets)).T
+    inverse = _inverse_factor(gram.tobytes(), len(gram), len(phi), strength)
+    # Not by BLAS, which wakes its threads for each of these small products: on a busy machine that takes longer.
+    moments = np.einsum("nd,nj->jd", phi, targets)
+    return np.einsum("id,ji->jd", inverse, np.einsum("id,jd->ji", inverse, moments))
+
+
+@functools.lru_cache(maxsize=16)
+def _inverse_factor(gram: bytes, size: int, count: int, strength: float) -> np.ndarray:
+    """L⁻¹, where L·Lᵀ is the Gram matrix with its ridge; a policy that adapts again and again needs it once."""
+    matrix = np.frombuffer(gram).reshape(size, size)
+    return np.linalg.inv(np.linalg.cholesky(regular(matrix, count, strength)))
 
 
 def regular(gram: np.ndarray, count: int, strength: float = RIDGE) -> np.ndarray:

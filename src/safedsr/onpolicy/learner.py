@@ -140,6 +140,7 @@ def learn_apart(
     problem = Problem(
         gain=lambda theta: jnp.mean(ratios(rebuild(theta), batch) * advantage),
         cost=lambda theta: jnp.mean(ratios(rebuild(theta), batch)[:, None] * batch.cost_advantage, 0),
+        log_probs=lambda theta: log_probs(rebuild(theta), batch.obs),
         kl=lambda theta: divergence(old, log_probs(rebuild(theta), batch.obs)).mean(),
         excess=pressure.excess,
     )

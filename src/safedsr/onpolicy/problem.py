@@ -35,6 +35,7 @@ class Problem(NamedTuple):
 
     gain: Callable[[Array], Array]  # surrogate of what is to be climbed
     cost: Callable[[Array], Array]  # [J] surrogate of each cost
+    log_probs: Callable[[Array], Array]  # [T, A] of all actions
     kl: Callable[[Array], Array]  # mean divergence from the policy that walked
     excess: Array  # [J]
 

@@ -21,7 +21,7 @@ PolicyStep = Callable[[Array, Problem, OnPolicyConfig], Array]
 
 
 def _curvature(theta: Array, problem: Problem, config: OnPolicyConfig) -> Callable[[Array], Array]:
-    return lambda vector: fisher_product(problem.kl, theta, vector, config.damping)
+    return fisher_product(problem.log_probs, theta, config.damping)
 
 
 def _natural_direction(theta: Array, problem: Problem, config: OnPolicyConfig) -> Array:

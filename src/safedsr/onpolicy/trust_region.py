@@ -9,9 +9,15 @@ from jax import Array
 CG_EPSILON, CG_TOLERANCE = 1e-6, 1e-10
 
 
-def fisher_product(kl: Callable[[Array], Array], theta: Array, vector: Array, damping: float) -> Array:
-    """(F + damping·I)·v, with F the Hessian of the mean KL divergence at `theta`."""
-    return jax.jvp(jax.grad(kl), (theta,), (vector,))[1] + damping * vector
+def fisher_product(log_probs: Callable[[Array], Array], theta: Array, damping: float) -> Callable[[Array], Array]:
+    """v ↦ (F + damping·I)·v, F the mean over samples of Jᵀ·diag(p)·J, with J the Jacobian of `log_probs` [T, A].
+
+    That is the Hessian of the mean KL divergence from the policy at `theta`, without differentiating twice.
+    """
+    now, push = jax.linearize(log_probs, theta)
+    pull = jax.linear_transpose(push, theta)
+    weight = jnp.exp(now) / len(now)
+    return lambda vector: pull(weight * push(vector))[0] + damping * vector
 
 
 def conjugate_gradient(

@@ -1,3 +1,5 @@
+# pyright: reportMissingImports=false
+# PyTorch comes with the extra "bench" only.
 """Steps per second of whole on-policy trainings: ten seeds as one compiled program, and one seed in PyTorch.
 
 Both walk 20 000 steps an epoch in one room with diamond costs and learn from them. OmniSafe's own speed is no

@@ -1,3 +1,5 @@
+# pyright: reportMissingImports=false
+# PyTorch comes with the extra "bench" only.
 """PPO-Lag, TRPO-PID and CPO as one writes them in PyTorch: one walker, one step at a time, one thread.
 
 An independent reading of OmniSafe's discrete branch, kept beside ours for two comparisons: speed

@@ -1,3 +1,5 @@
+# pyright: reportMissingImports=false
+# PyTorch comes with the extra "bench" only.
 """The natural-gradient steps of TRPO and CPO in PyTorch, by double differentiation; see `torch_onpolicy.py`."""
 
 import math

@@ -202,7 +202,7 @@ def test_the_command_says_what_is_not_comparable(capsys, tmp_path):
 def test_the_command_wants_to_know_how_long(capsys, flags):
     assert main(["reproduce", "baselines", *flags]) == 2
     printed = capsys.readouterr()
-    assert "--quick about 5 minutes on two cores" in printed.err and "--full" in printed.err
+    assert "--quick about 8 minutes on two cores" in printed.err and "--full" in printed.err
     assert printed.err.count("\n") == 1 and printed.out == ""
 
 

@@ -44,8 +44,8 @@ EXPERIMENTS: dict[str, tuple[Row, ...]] = {
 }
 
 TIMES = {
-    "baselines": "--quick about 5 minutes on two cores; --full half an hour on an NVIDIA H200, three days on two cores",
-    "extras": "--quick about 8 minutes on two cores; --full an hour on an NVIDIA H200, two days on two cores",
+    "baselines": "--quick about 8 minutes on two cores; --full half an hour on an NVIDIA H200, three days on two cores",
+    "extras": "--quick about 10 minutes on two cores; --full an hour on an NVIDIA H200, two days on two cores",
 }
 
 SHORTENING = 50  # --quick divides environment steps, and the settings that count them, by this

@@ -1,11 +1,13 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from folders import Place, some_episodes, write_run
 
 from safedsr import storage
+from safedsr.agent import load
 from safedsr.cli import main
 from safedsr.errors import UserError
 from safedsr.metrics import iqm
@@ -13,6 +15,8 @@ from safedsr.pack import pack, stretches
 from safedsr.report import report
 from safedsr.results import load_results, trend
 from safedsr.runs import resume_run
+
+RESULTS = Path(__file__).parent.parent / "results"
 
 PLACES = [Place(layout, (costs,)) for layout in ("one-room", "two-rooms") for costs in ("none", "diamond")]
 
@@ -115,12 +119,12 @@ def test_what_cannot_be_packed(tmp_path, folders):
     full, packed = folders
     with pytest.raises(UserError, match="is not empty; choose another folder"):
         pack(full, packed)
-    with pytest.raises(UserError, match="has run format packed-1"):
+    with pytest.raises(UserError, match="is packed, for tables and figures only"):
         pack(packed, tmp_path / "again")
     with pytest.raises(UserError, match="is not a run folder"):
         pack(tmp_path / "nowhere", tmp_path / "again")
     assert not (tmp_path / "again").exists()
-    with pytest.raises(UserError, match="has run format packed-1"), resume_run(packed):
+    with pytest.raises(UserError, match="is packed, for tables and figures only"), resume_run(packed):
         pytest.fail("a packed folder cannot be trained further")
 
 
@@ -141,7 +145,12 @@ def test_the_command_packs_without_matplotlib(tmp_path, folders):
 
 def test_the_command_names_what_is_wrong(capsys, tmp_path, folders):
     assert main(["pack", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
-    assert "no run folder given" in capsys.readouterr().err
+    assert f"{tmp_path} is no run folder (no manifest.json in or below it)" in capsys.readouterr().err
     write_run(tmp_path / "full", {(0, 0): some_episodes(0, 1000)}, seeds=[0])
     assert main(["pack", str(folders[0]), str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     assert "2 folders are named 'full'" in capsys.readouterr().err
+
+
+def test_a_packed_folder_has_no_policy_to_load():
+    with pytest.raises(UserError, match="is packed, for tables and figures only; train it anew"):
+        load(RESULTS / "safedqn")

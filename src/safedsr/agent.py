@@ -19,7 +19,7 @@ from safedsr.job import Environment, Job, job_from_dict
 from safedsr.memory import Past
 from safedsr.metrics import goal_count, safe_goal_count
 from safedsr.program import Program, from_arrays, to_arrays
-from safedsr.runs import Run
+from safedsr.runs import Run, read_manifest
 from safedsr.types import PyTree, Values
 
 if TYPE_CHECKING:
@@ -207,7 +207,10 @@ def _read(path: str | Path) -> tuple[Path, Job, PyTree, list[int]]:
     if folder.name in ("policy.safetensors", "policy.json"):
         folder = folder.parent
     if not (folder / "policy.json").is_file():
-        hint = "it has not finished: --resume it" if (folder / "manifest.json").is_file() else "give a run folder"
+        hint = "give a run folder"
+        if (folder / "manifest.json").is_file():
+            read_manifest(folder)  # a packed folder says so itself
+            hint = "it has not finished: --resume it"
         raise UserError(f"{folder} holds no policy ({hint})")
     found = storage.read_json(folder / "policy.json", ["format"])["format"]
     if found != FORMAT:

@@ -66,7 +66,8 @@ def pack(
     remarks: list[str] = []
     folders = find_runs(runs, remarks)
     if not folders:
-        raise UserError("no run folder given; write for example: safedsr pack runs/safedsr --out results")
+        why = "; ".join(remarks) or "no run folder given"
+        raise UserError(f"{why}; write for example: safedsr pack runs/safedsr --out results")
     for folder in pack_all(folders, out, remarks):
         size = sum(path.stat().st_size for path in folder.iterdir())
         print(f"{folder}  {size / 1024:.0f} KiB")

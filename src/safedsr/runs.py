@@ -209,6 +209,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} is not a run folder ({what}); give the folder of 'safedsr train --out'")
     manifest = storage.read_json(path / "manifest.json", ["format"])
     found = manifest["format"]
+    if str(found).startswith("packed"):
+        raise UserError(f"{path} is packed, for tables and figures only; train it anew to go on or to have its policy")
     if found != FORMAT:
         raise UserError(f"{path} has run format {found}; this version reads format {FORMAT}: use the one that wrote it")
     return storage.read_json(path / "manifest.json", ["seeds"])

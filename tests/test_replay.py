@@ -15,7 +15,7 @@ from safedsr.types import Transition
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 COMMON, RARE = 0.0, 1.0
-sample_biased = jax.jit(replay.sample_biased, static_argnums=(4, 5, 6))
+choose_biased = jax.jit(replay.choose_biased, static_argnums=(3, 4, 5))
 
 
 def coded(numbers, num_costs=1, reward=None, cost=None):
@@ -90,7 +90,7 @@ def test_the_ring_is_a_bounded_deque(every, batches_held, batches):
 @pytest.mark.parametrize("filled", [1, 5, 8])
 def test_only_filled_rows_are_sampled_and_all_of_them_alike(filled):
     ring = coded(np.arange(8))
-    drawn = numbers(replay.sample(jax.random.key(0), ring, jnp.int32(filled), (4, 2000)))
+    drawn = numbers(ring[replay.choose(jax.random.key(0), jnp.int32(filled), (4, 2000))])
     assert drawn.shape == (4, 2000)
     counts = np.bincount(drawn.ravel(), minlength=8)
     assert not counts[filled:].any()
@@ -154,7 +154,7 @@ def test_a_biased_batch_has_its_share_of_every_signal(num_costs, shares):
     own = coded(np.arange(1, signals + 1), num_costs)
     reservoir = replay.Reservoir(reservoir.rows.at[:, 1, 0].set(own), reservoir.seen.at[:, 1].set(1))
     ring = coded(np.zeros(4), num_costs)
-    batch = sample_biased(jax.random.key(0), ring, reservoir, jnp.int32(4), 3, 100, 0.2)
+    batch = choose_biased(jax.random.key(0), reservoir, jnp.int32(4), 3, 100, 0.2).rows(ring)
     assert batch.shape == (3, 100, 7 + num_costs)
     for one in numbers(batch):
         np.testing.assert_array_equal(np.bincount(one), [80, *shares])
@@ -162,7 +162,7 @@ def test_a_biased_batch_has_its_share_of_every_signal(num_costs, shares):
 
 def test_no_bias_draws_from_the_ring_alone():
     ring = coded(np.arange(1, 5))
-    batch = sample_biased(jax.random.key(0), ring, replay.init_reservoir(1, 2, 2), jnp.int32(4), 2, 50, 0.0)
+    batch = choose_biased(jax.random.key(0), replay.init_reservoir(1, 2, 2), jnp.int32(4), 2, 50, 0.0).rows(ring)
     assert set(numbers(batch).ravel()) == {1, 2, 3, 4}
 
 

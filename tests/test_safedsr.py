@@ -27,6 +27,7 @@ from safedsr.safedsr import (
     learn,
     learn_successor,
     make_safedsr,
+    recall,
     scores,
     successor_loss,
     successor_target,
@@ -245,6 +246,14 @@ def random_learner(config, count=16):
     return s, rows
 
 
+def test_splitting_the_first_layer_changes_nothing():
+    """φ(s, ·) shares what the state adds; φ(s, a) is the network on the pair."""
+    s, rows = random_learner(tiny_agent("safedsr"))
+    for obs in unpack(rows).obs:
+        one_by_one = [features(s.encoder.phi, obs, action) for action in range(4)]
+        np.testing.assert_allclose(all_features(s.encoder.phi, obs), one_by_one, rtol=1e-5, atol=1e-6)
+
+
 def test_one_successor_update_by_plain_loops():
     """The best next action is the current networks' choice, what it is worth the target networks'."""
     config = tiny_agent("safedsr")
@@ -275,7 +284,8 @@ def test_what_is_computed_ahead_in_the_frozen_phase_is_the_same():
     unsynced, rows = random_learner(config)
     start = unsynced._replace(target_phi=unsynced.encoder.phi)  # as it is once φ is frozen
     reservoir = store(jax.random.key(1), init_reservoir(2, 4, 8), rows, jnp.zeros(3), jnp.ones(3))
-    memory = Memory(rows, reservoir, jnp.int32(len(rows)))
+    known = jax.vmap(partial(recall, start))(rows)
+    memory = Memory(rows, reservoir, jnp.int32(len(rows)), known)
     learners = [jax.jit(partial(learn, phase=phase, config=config)) for phase in ("features", "frozen")]
     results = [f(start, memory, jnp.ones(2), jax.random.key(2)) for f in learners]
     (thawed, thawed_losses), (frozen, frozen_losses) = results

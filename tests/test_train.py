@@ -295,7 +295,7 @@ def test_a_map_in_company_is_learnt_as_alone(tmp_path):
 
 
 def test_too_little_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(program_module, "_free_memory", lambda: 10_000)
+    monkeypatch.setattr(program_module, "_free_memory", lambda devices: 10_000)
     with pytest.raises(
         UserError, match=r"^2 seeds in 1 environments need about .* GiB .* are free; train about \d seeds"
     ):

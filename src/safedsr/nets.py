@@ -30,6 +30,12 @@ class Mlp(eqx.Module):
             x = self.activation(layer(x))
         return x
 
+    def after_first(self, x: Array) -> Array:
+        """The output, given that of the first layer before its activation."""
+        for layer in self.layers[1:]:
+            x = layer(self.activation(x))
+        return x
+
     def __call__(self, x: Array) -> Array:
         return self.layers[-1](self.hidden(x))
 

@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 
 from safedsr.algorithms import make_trainer
+from safedsr.devices import ENVIRONMENT, LANE, SEED, SHARED, lane_mesh, over_lanes
 from safedsr.errors import UserError
 from safedsr.job import Job
 from safedsr.layout import Layout, stack_layouts
@@ -19,7 +20,7 @@ WORKING_COPIES = 3  # of the state: what goes in, what comes out, what is in bet
 
 
 class Program:
-    """One trainer vmapped over environments [E] and seeds [S], compiled once for each phase and length.
+    """One trainer for all environments [E] and seeds [S], compiled once for each phase and length.
 
     Between two calls of `advance` anything may change without a new compilation: `layout` and `aim` are plain
     attributes, λ is an array of the state. `keeps` says of a chunk that ends at some step whether walks are recorded.
@@ -31,15 +32,16 @@ class Program:
         self.layout: Layout = stack_layouts([e.scene.layout for e in job.environments])
         self.aim = jnp.asarray([_aim(job, e.budgets) for e in job.environments], jnp.float32)
         self.keeps: Callable[[int], bool] = lambda stop: job.train.steps - stop < job.train.trajectories
-        over_seeds = jax.vmap(self.trainer.init, (0, None))
-        self._init = jax.jit(jax.vmap(over_seeds, (None, 0)))
+        self._mesh = lane_mesh(len(job.environments), len(job.seeds))
+        self._init = jax.jit(over_lanes(self.trainer.init, (SEED, ENVIRONMENT), self._mesh))
         self._finite = jax.jit(_finite)
-        self._advance = jax.jit(self._advance_all, static_argnames=("phase", "periods"), donate_argnums=0)
+        even = len(job.seeds) % self._mesh.shape["seeds"] == 0
+        donated = 0 if even else ()  # what comes out of an uneven split lies elsewhere than what went in
+        self._advance = jax.jit(self._advance_all, static_argnames=("phase", "periods"), donate_argnums=donated)
 
     def _advance_all(self, state: PyTree, layout: Layout, aim: Array, step: Array, phase: str, periods: int):
         one = partial(self.trainer.advance, phase=phase, periods=periods)
-        over_seeds = jax.vmap(one, (0, None, None, None))
-        return jax.vmap(over_seeds, (0, 0, 0, None))(state, layout, aim, step)
+        return over_lanes(one, (LANE, ENVIRONMENT, ENVIRONMENT, SHARED), self._mesh)(state, layout, aim, step)
 
     def init(self) -> PyTree:
         """The state [E, S] before the first step."""
@@ -76,7 +78,7 @@ class Program:
     def check_memory(self) -> None:
         """Raise unless the device can be expected to hold the job."""
         size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self.state_shape()))
-        need, free = WORKING_COPIES * size, _free_memory()
+        need, free = WORKING_COPIES * size, _free_memory(self._mesh.size)
         if free is not None and need > free:
             lanes = len(self.job.seeds) * len(self.job.environments)
             fit = int(lanes * free / need) // len(self.job.environments)
@@ -103,11 +105,11 @@ def _finite(state: PyTree) -> list[Array]:
     return [check(leaf) for leaf in jax.tree.leaves(state)]
 
 
-def _free_memory() -> int | None:
-    device = jax.devices()[0]
+def _free_memory(devices: int) -> int | None:
+    device = jax.local_devices()[0]
     if device.platform != "cpu":
-        stats = device.memory_stats() or {}
-        return stats.get("bytes_limit")
+        limit = (device.memory_stats() or {}).get("bytes_limit")
+        return limit and limit * devices
     try:
         with open("/proc/meminfo") as file:
             return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))

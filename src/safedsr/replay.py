@@ -41,12 +41,12 @@ def init_ring(capacity: int, num_costs: int) -> Array:
 
 def add(ring: Array, rows: Array, step: Array) -> Array:
     """Write rows that follow the first `step` ones; their number divides the capacity, so they never wrap."""
-    return jax.lax.dynamic_update_slice(ring, rows, (step % len(ring), 0))
+    return jax.lax.dynamic_update_slice_in_dim(ring, rows, step % len(ring), 0)
 
 
-def sample(key: Array, ring: Array, filled: Array, shape: tuple[int, ...]) -> Array:
-    """Rows drawn uniformly, with replacement, from the first `filled`."""
-    return ring[jax.random.randint(key, shape, 0, filled)]
+def choose(key: Array, filled: Array, shape: tuple[int, ...]) -> Array:
+    """Places in the ring drawn uniformly, with replacement, from the first `filled`."""
+    return jax.random.randint(key, shape, 0, filled)
 
 
 class Reservoir(NamedTuple):
@@ -102,14 +102,23 @@ def sample_rare(key: Array, reservoir: Reservoir, shape: tuple[int, ...]) -> Arr
     return jax.vmap(draw)(jax.random.split(key, len(reservoir.seen)), reservoir.rows, reservoir.seen)
 
 
-def sample_biased(
-    key: Array, ring: Array, reservoir: Reservoir, filled: Array, batches: int, size: int, share: float
-) -> Array:
-    """Batches [batches, size, 7 + J]: `share` of each is rare rows, split evenly over the signals, the rest uniform."""
+class Biased(NamedTuple):
+    """Batches of which a share is rare rows."""
+
+    places: Array  # [batches, n] in the ring
+    rare: Array  # [batches, m, 7 + J]
+
+    def rows(self, ring: Array) -> Array:
+        """All rows [batches, n + m, 7 + J]."""
+        return jnp.concatenate([ring[self.places], self.rare], 1)
+
+
+def choose_biased(key: Array, reservoir: Reservoir, filled: Array, batches: int, size: int, share: float) -> Biased:
+    """Batches of `size` rows: `share` of each is rare rows, split evenly over the signals, the rest uniform."""
     ring_key, rare_key = jax.random.split(key)
     signals = len(reservoir.seen)
     rare_each = min(round(size * share / signals), size // signals)
-    uniform = sample(ring_key, ring, filled, (batches, size - signals * rare_each))
+    places = choose(ring_key, filled, (batches, size - signals * rare_each))
     rare = sample_rare(rare_key, reservoir, (batches, rare_each))  # [signals, batches, rare_each, ...]
-    rare = jnp.moveaxis(rare, 0, 1).reshape(batches, signals * rare_each, ring.shape[1])
-    return jnp.concatenate([uniform, rare], 1)
+    rare = jnp.moveaxis(rare, 0, 1).reshape(batches, signals * rare_each, reservoir.rows.shape[-1])
+    return Biased(places, rare)

@@ -50,7 +50,7 @@ def make_safedqn(config: SafeDqnConfig, grid_config: GridConfig) -> Trainer:
             loss, slope = jax.value_and_grad(batch_loss)(q, replay.unpack(rows))
             return descend(adam, slope, q, optimizer), loss
 
-        rows = replay.sample(key, memory.ring, memory.filled, (config.update_steps, config.batch_size))
+        rows = memory.ring[replay.choose(key, memory.filled, (config.update_steps, config.batch_size))]
         (q, optimizer), losses = jax.lax.scan(update, (s.q, s.optimizer), rows)
         return DqnState(q, s.target, optimizer), {"q_loss": losses.mean()}
 

@@ -16,6 +16,7 @@ from safedsr.config import GridConfig, SafeDsrConfig
 from safedsr.grid import NUM_ACTIONS
 from safedsr.nets import Mlp, descend, mean_square, pair, unit, weight_matrix
 from safedsr.pretrain import pretrain
+from safedsr.replay import Biased
 from safedsr.types import PyTree, Trainer, Transition, Values
 from safedsr.value_based import Learner, Memory, make_trainer
 
@@ -61,8 +62,12 @@ def features(phi: Mlp, obs: Array, action: Array) -> Array:
 
 
 def all_features(phi: Mlp, obs: Array) -> Array:
-    """φ(s, ·) [A, d]."""
-    return jax.vmap(features, (None, None, 0))(phi, obs, jnp.arange(NUM_ACTIONS))
+    """φ(s, ·) [A, d]. The first layer is split: what the state adds is made once, what an action adds is a column."""
+    first = phi.layers[0]
+    weight, bias = first.weight, first.bias
+    assert bias is not None
+    inputs = (weight[:, : len(obs)] @ obs + bias)[None] + weight[:, len(obs) :].T  # [A, n]
+    return jax.vmap(lambda x: unit(phi.after_first(x)))(inputs)
 
 
 def feature_loss(encoder: Encoder, weights: Weights, t: Transition, config: SafeDsrConfig) -> Array:
@@ -182,22 +187,21 @@ def learn_successor(s: DsrState, batch: Batch, lam: Array, config: SafeDsrConfig
 def learn(
     s: DsrState, memory: Memory, lam: Array, key: Array, phase: str, config: SafeDsrConfig
 ) -> tuple[DsrState, dict[str, Array]]:
-    """All updates of one training; batches, and features that stay constant meanwhile, are made at once."""
+    """All updates of one training, on batches that are drawn at once."""
     biased_key, plain_key = jax.random.split(key)
     shape = config.update_steps, config.batch_size
     assert memory.reservoir is not None
-    rows = replay.sample_biased(
-        biased_key, memory.ring, memory.reservoir, memory.filled, *shape, share=config.biased_share
-    )
-    biased = replay.unpack(rows)
-    plain = replay.unpack(replay.sample(plain_key, memory.ring, memory.filled, shape))
-    of_all = jax.vmap(batch_features, (None, 0))
-    if phase == "frozen":
-        biased_phi, _ = of_all(s.encoder.phi, biased)
-        known = of_all(s.encoder.phi, plain)  # the target's too: it was copied when φ was frozen
-        batches = biased, biased_phi, Batch(plain, *known, *known)
-    else:
-        batches = biased, plain, of_all(s.target_phi, plain)
+    biased = replay.choose_biased(biased_key, memory.reservoir, memory.filled, *shape, share=config.biased_share)
+    plain = replay.choose(plain_key, memory.filled, shape)
+    every = _frozen_updates if phase == "frozen" else _updates
+    s, (feature_values, values) = every(s, memory, biased, plain, lam, config)
+    return s, {"feature_loss": feature_values.mean(), "successor_loss": values.mean()}
+
+
+def _updates(s: DsrState, memory: Memory, biased: Biased, plain: Array, lam: Array, config: SafeDsrConfig):
+    """While φ learns: only the target's features stay constant meanwhile, and are made at once."""
+    transitions = replay.unpack(memory.ring[plain])
+    target = jax.vmap(batch_features, (None, 0))(s.target_phi, transitions)
 
     def update(s: DsrState, xs) -> tuple[DsrState, tuple[Array, Array]]:
         biased, plain, target = xs
@@ -205,19 +209,38 @@ def learn(
         s, value = learn_successor(s, Batch(plain, *batch_features(s.encoder.phi, plain), *target), lam, config)
         return s, (feature_value, value)
 
-    def update_frozen(s: DsrState, xs) -> tuple[DsrState, tuple[Array, Array]]:
-        biased, biased_phi, batch = xs
-        s, feature_value = learn_weights(s, biased, biased_phi, config)
-        s, value = learn_successor(s, batch, lam, config)
+    return jax.lax.scan(update, s, (replay.unpack(biased.rows(memory.ring)), transitions, target))
+
+
+def _frozen_updates(s: DsrState, memory: Memory, biased: Biased, plain: Array, lam: Array, config: SafeDsrConfig):
+    """Once φ is frozen its features are known, the target's too: it was copied when φ was frozen."""
+    assert memory.known is not None
+    known = memory.known
+    rare = replay.unpack(biased.rare)
+    rare_phi = jax.vmap(jax.vmap(features, (None, 0, 0)), (None, 0, 0))(s.encoder.phi, rare.obs, rare.action)
+
+    def update(s: DsrState, xs) -> tuple[DsrState, tuple[Array, Array]]:
+        labelled, places, rare_phi, transitions, chosen = xs
+        phi = jnp.concatenate([known[places, 0], rare_phi])
+        s, feature_value = learn_weights(s, labelled, phi, config)
+        both = known[chosen]
+        phi, next_phi = both[:, 0], both[:, 1:]
+        s, value = learn_successor(s, Batch(transitions, phi, next_phi, phi, next_phi), lam, config)
         return s, (feature_value, value)
 
-    s, (feature_values, values) = jax.lax.scan(update_frozen if phase == "frozen" else update, s, batches)
-    return s, {"feature_loss": feature_values.mean(), "successor_loss": values.mean()}
+    labelled, transitions = replay.unpack(biased.rows(memory.ring)), replay.unpack(memory.ring[plain])
+    return jax.lax.scan(update, s, (labelled, biased.places, rare_phi, transitions, plain))
 
 
 def batch_features(phi: Mlp, t: Transition) -> tuple[Array, Array]:
     """φ(s, a) [n, d] and φ(s′, ·) [n, A, d] of n transitions."""
     return jax.vmap(features, (None, 0, 0))(phi, t.obs, t.action), jax.vmap(all_features, (None, 0))(phi, t.next_obs)
+
+
+def recall(s: DsrState, row: Array) -> Array:
+    """What stays true of a row once φ is frozen: φ(s, a) and φ(s′, ·) [1 + A, d]."""
+    t = replay.unpack(row)
+    return jnp.concatenate([features(s.encoder.phi, t.obs, t.action)[None], all_features(s.encoder.phi, t.next_obs)])
 
 
 def values(policy: DsrPolicy, obs: Array, lam: Array) -> Values:
@@ -234,6 +257,7 @@ def make_safedsr(config: SafeDsrConfig, grid_config: GridConfig) -> Trainer:
         init=partial(init, config=config),
         scores=lambda s, obs, lam: scores(s.successor, s.weights, all_features(s.encoder.phi, obs), lam),
         learn=partial(learn, config=config),
+        recall={"frozen": recall},
         sync=lambda s: s._replace(target_phi=s.encoder.phi, target_successor=s.successor),
         policy=lambda s: DsrPolicy(s.encoder.phi, s.successor, s.weights),
         values=values,

@@ -5,8 +5,9 @@ counter, and what is learnt in a phase is fixed when the phase is compiled. Besi
 in which it neither learns nor remembers (Sec. 5.4): in `EVALUATE` nothing changes at all, in `PENALTY` only λ does.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple
 
 import jax
@@ -21,14 +22,16 @@ from safedsr.schedule import epsilon_at
 from safedsr.types import PyTree, Record, Trainer, Transition, Values
 
 EVALUATE, PENALTY = "evaluate", "penalty"
+RECALLED = 1000  # rows at a time
 
 
 class Memory(NamedTuple):
-    """What is remembered, and how much of the ring is filled."""
+    """What is remembered, how much of the ring is filled, and what is known of its rows for the whole phase."""
 
     ring: Array
     reservoir: replay.Reservoir | None
     filled: Array
+    known: Array | None
 
 
 class Learner(NamedTuple):
@@ -43,6 +46,8 @@ class Learner(NamedTuple):
     phases: tuple[tuple[str, int | None], ...]  # what is learnt up to which step; the first learns nothing
     losses: tuple[str, ...]  # what `learn` measures
     reservoir: Callable[[int], replay.Reservoir] | None = None  # number of costs -> an empty one, if it wants one
+    recall: Mapping[str, Callable[[PyTree, Array], Array]] = MappingProxyType({})
+    """Phase -> (learner state, row) -> what stays true of the row during that phase, and is worth keeping."""
     restart: bool = False  # remember the next episode's start as s′ where an episode ends
     prepare: Callable[[PyTree, Array, Layout], PyTree] | None = None  # (learner state, key, map) -> one that knows more
 
@@ -117,29 +122,38 @@ def advance(loop: Loop, state: State, layout: Layout, aim: Array, step: Array, *
     config = loop.config
     blocks = config.sync_every // config.train_every
 
-    def period(state: State, first: Array):
+    def period(carry: tuple[State, Array | None], first: Array):
         steps = first + config.train_every * jnp.arange(blocks)
-        state, out = jax.lax.scan(lambda s, step: block(loop, s, layout, aim, step, phase), state, steps)
-        return state._replace(learner=loop.learner.sync(state.learner)), out
+        (state, known), out = jax.lax.scan(lambda c, step: block(loop, *c, layout, aim, step, phase), carry, steps)
+        return (state._replace(learner=loop.learner.sync(state.learner)), known), out
 
-    state, (records, losses) = jax.lax.scan(period, state, step + config.sync_every * jnp.arange(periods))
+    carry = state, recall(loop, state, phase)
+    (state, _), (records, losses) = jax.lax.scan(period, carry, step + config.sync_every * jnp.arange(periods))
     records = jax.tree.map(lambda x: x.reshape(periods * config.sync_every, *x.shape[3:]), records)
     return state, records, jax.tree.map(jnp.mean, losses)
 
 
-def block(loop: Loop, state: State, layout: Layout, aim: Array, step: Array, phase: str):
+def recall(loop: Loop, state: State, phase: str) -> Array | None:
+    """What the learner knows of every row in the ring; some rows at a time, to need little room."""
+    of_row = loop.learner.recall.get(phase)
+    return jax.lax.map(partial(of_row, state.learner), state.ring, batch_size=RECALLED) if of_row else None
+
+
+def block(loop: Loop, state: State, known: Array | None, layout: Layout, aim: Array, step: Array, phase: str):
     """Act for `train_every` steps; remember them and learn, as far as the phase does."""
     learner, config = loop.learner, loop.config
     state, rows, records = act(loop, state, layout, aim, step, tunes=phase != EVALUATE)
     if phase not in (EVALUATE, PENALTY):
         state = remember(loop, state, rows, layout, step)
     if phase in (learner.phases[0][0], EVALUATE, PENALTY):
-        return state, (records, dict.fromkeys(learner.losses, jnp.nan))
+        return (state, known), (records, dict.fromkeys(learner.losses, jnp.nan))
+    if known is not None:
+        known = replay.add(known, jax.vmap(partial(learner.recall[phase], state.learner))(rows), step)
     key, learn_key = jax.random.split(state.key)
     filled = jnp.minimum(step + config.train_every, config.buffer_size)
-    memory = Memory(state.ring, state.reservoir, filled)
+    memory = Memory(state.ring, state.reservoir, filled, known)
     learnt, losses = learner.learn(state.learner, memory, state.multiplier.lam, learn_key, phase)
-    return state._replace(key=key, learner=learnt), (records, losses)
+    return (state._replace(key=key, learner=learnt), known), (records, losses)
 
 
 def act(

@@ -93,10 +93,10 @@ def fit_weights(key: Array, state: State, config: SafeDsrConfig, updates: int) -
     ring, reservoir, phi = state.ring, state.reservoir, state.learner.encoder.phi
 
     def update(learner: PyTree, key: Array) -> tuple[PyTree, None]:
-        (rows,) = replay.sample_biased(
-            key, ring, reservoir, jnp.int32(len(ring)), 1, config.batch_size, share=config.biased_share
+        chosen = replay.choose_biased(
+            key, reservoir, jnp.int32(len(ring)), 1, config.batch_size, share=config.biased_share
         )
-        batch = replay.unpack(rows)
+        batch = replay.unpack(chosen.rows(ring)[0])
         known, _ = batch_features(phi, batch)
         return learn_weights(learner, batch, known, config)[0], None
 

@@ -9,7 +9,15 @@ from safedsr.config import MultiplierConfig
 from safedsr.errors import UserError
 
 CONFIG = MultiplierConfig(
-    lam_start=0.3, lam_lr=0.02, lam_step=0.05, pid_kp=0.04, pid_ki=0.003, pid_kd=0.07, pid_smooth=0.8
+    lam_start=0.3,
+    lam_lr=0.02,
+    lam_step=0.05,
+    lam_most=3.0,
+    chance=0.25,
+    pid_kp=0.04,
+    pid_ki=0.003,
+    pid_kd=0.07,
+    pid_smooth=0.8,
 )
 COSTS = st.lists(st.floats(0, 1000, width=32), min_size=1, max_size=12)
 
@@ -38,7 +46,14 @@ def plain_pid(costs, aim):
         yield max(0.0, 0.04 * error + integral + 0.07 * max(0.0, level - before))
 
 
-PLAIN = {"proportional": plain_proportional, "sign": plain_sign, "pid": plain_pid}
+def plain_chance(costs, aim):
+    lam = CONFIG.lam_start
+    for cost in costs:
+        lam = min(max(0.0, lam + 0.05 * ((cost > aim) - 0.25)), 3.0)
+        yield lam
+
+
+PLAIN = {"proportional": plain_proportional, "sign": plain_sign, "pid": plain_pid, "chance": plain_chance}
 
 
 def lams(rule, costs, aim, config=CONFIG):
@@ -94,7 +109,7 @@ def test_lam_starts_where_it_is_told_to():
 @pytest.mark.parametrize("rule", PLAIN)
 def test_a_cost_on_the_aim(rule):
     """C_ep = b breaks no budget: λ stays, or falls by the sign rule's step."""
-    after = {"proportional": 0.3, "sign": 0.25, "pid": 0.3}[rule]
+    after = {"proportional": 0.3, "sign": 0.25, "pid": 0.3, "chance": 0.2975}[rule]
     config = MultiplierConfig(lam_start=0.3, lam_step=0.05, pid_kd=0.0)
     np.testing.assert_allclose(lams(rule, [[5.0]], [5.0], config), [[after]], rtol=1e-6)
 
@@ -106,3 +121,14 @@ def test_a_cost_on_the_aim(rule):
 def test_impossible_settings(field, value):
     with pytest.raises(UserError, match=f"^{field} is {value}; give a"):
         MultiplierConfig(**{field: value})
+
+
+def test_the_chance_rule_stops_at_its_greatest():
+    config = MultiplierConfig(rule="chance", lam_start=0.3, lam_step=0.05, lam_most=0.32)
+    np.testing.assert_allclose(lams("chance", [[9.0]] * 3, [5.0], config)[:, 0], [0.32] * 3, rtol=1e-6)
+
+
+def test_the_chance_rule_rests_where_its_share_breaks_the_budget():
+    """One episode in four over the budget, and a chance of a quarter: λ comes back to where it was."""
+    found = lams("chance", [[9.0], [1.0], [1.0], [1.0]] * 5, [5.0])
+    np.testing.assert_allclose(found[3::4, 0], CONFIG.lam_start, rtol=1e-5)

@@ -11,6 +11,7 @@ from probes import COSTLESS, COSTLY, STILL
 from safedsr.config import EpsilonSchedule, MultiplierConfig, SafeDqnConfig, SafeDsrConfig, TrainConfig
 from safedsr.grid import ACTIONS
 from safedsr.job import Job
+from safedsr.plus_config import SafeDsrPlusConfig
 from safedsr.program import Program
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
@@ -68,7 +69,20 @@ def assert_all_best(program, state, probes):
     assert not {name: found[name] for name, _, _, best in probes if not found[name] <= best}
 
 
-@pytest.mark.parametrize(("name", "agent"), [("safedqn", DQN), ("safedsr", SafeDsrConfig(**DSR, freeze=800))])
+PLUS = SafeDsrPlusConfig(
+    **SHARED,
+    multiplier=MultiplierConfig(rule="chance", penalty_start=0, lam_step=0.02),
+    learning_rate=3e-3,
+    plan_epsilon=0.0,
+    kept=50,
+    phi_batch=8,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "agent"),
+    [("safedqn", DQN), ("safedsr", SafeDsrConfig(**DSR, freeze=800)), ("safedsr-plus", PLUS)],
+)
 def test_budgets_decide_the_way(name, agent):
     program, state = learn(name, agent, COSTLY, 1200)
     lam = np.moveaxis(np.asarray(program.trainer.multipliers(state)), 1, 2)  # [probes, costs, seeds]

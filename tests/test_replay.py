@@ -49,7 +49,8 @@ def offer(key, reservoir, rows, every, low=COMMON, high=RARE):
 
     def store(reservoir, batch):
         key, rows = batch
-        return replay.store(key, reservoir, rows, *bounds), None
+        bins = replay.value_bins(rows, *bounds, reservoir.rows.shape[1])
+        return replay.store(key, reservoir, rows, bins), None
 
     batches = rows.reshape(-1, every, rows.shape[-1])
     return jax.lax.scan(store, reservoir, (jax.random.split(key, len(batches)), batches))[0]

@@ -13,7 +13,7 @@ from safedsr.config import GridConfig, MultiplierConfig, SafeDsrConfig
 from safedsr.maptext import parse_scene
 from safedsr.nets import Mlp, descend
 from safedsr.program import Program
-from safedsr.replay import init_reservoir, store, unpack
+from safedsr.replay import init_reservoir, store, unpack, value_bins
 from safedsr.safedsr import (
     Batch,
     DsrPolicy,
@@ -283,7 +283,8 @@ def test_what_is_computed_ahead_in_the_frozen_phase_is_the_same():
     config = tiny_agent("safedsr", learning_rate=1e-30, beta_g=0.0)
     unsynced, rows = random_learner(config)
     start = unsynced._replace(target_phi=unsynced.encoder.phi)  # as it is once φ is frozen
-    reservoir = store(jax.random.key(1), init_reservoir(2, 4, 8), rows, jnp.zeros(3), jnp.ones(3))
+    bins = value_bins(rows, jnp.zeros(3), jnp.ones(3), 4)
+    reservoir = store(jax.random.key(1), init_reservoir(2, 4, 8), rows, bins)
     known = jax.vmap(partial(recall, start))(rows)
     memory = Memory(rows, reservoir, jnp.int32(len(rows)), known)
     learners = [jax.jit(partial(learn, phase=phase, config=config)) for phase in ("features", "frozen")]

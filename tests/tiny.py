@@ -10,8 +10,9 @@ import numpy as np
 from safedsr.config import EpsilonSchedule, GridConfig, MultiplierConfig, SafeDqnConfig, SafeDsrConfig, TrainConfig
 from safedsr.job import Environment, Job
 from safedsr.maptext import parse_scene
-from safedsr.nets import Mlp
+from safedsr.plus_config import SafeDsrPlusConfig
 from safedsr.program import Program
+from safedsr.safedsr import Phi
 from safedsr.types import Record
 
 CORRIDOR = "SCG"
@@ -35,9 +36,13 @@ DSR: dict[str, Any] = {
     "reservoir_size": 8,
 }
 
+PLUS: dict[str, Any] = {"update_steps": 2, "kept": 8, "octaves": 2, "trunk": 8, "head": 4, "phi_batch": 4}
+
 
 def tiny_agent(name: str, **changes: Any) -> Any:
     """The configuration of an agent with tiny networks and buffers."""
+    if name == "safedsr-plus":
+        return SafeDsrPlusConfig(**{**SHARED, **PLUS, **changes})
     if name in ("safedsr", "dsr"):
         return SafeDsrConfig(**{**SHARED, **DSR, **changes})
     return SafeDqnConfig(**{**SHARED, "hidden": (8,), **changes})
@@ -71,10 +76,10 @@ def same_trees(one: Any, other: Any) -> bool:
     return jax.tree.structure(one) == jax.tree.structure(other) and all(np.array_equal(a, b) for a, b in pairs)
 
 
-def linear(weight: Any, bias: Any) -> Mlp:
+def linear(weight: Any, bias: Any) -> Phi:
     """A network of one layer with these numbers."""
     weight, bias = jnp.asarray(weight, jnp.float32), jnp.asarray(bias, jnp.float32)
-    net = Mlp(weight.shape[::-1], key=jax.random.key(0))
+    net = Phi(weight.shape[::-1], key=jax.random.key(0))
     return eqx.tree_at(lambda n: (n.layers[0].weight, n.layers[0].bias), net, (weight, bias))
 
 

@@ -143,13 +143,12 @@ def save_policy(folder: Path, program: Program, state: PyTree, run: Run) -> None
 def _pasts(program: Program, state: PyTree, policies: PyTree) -> dict[tuple[int, int], Past]:
     assert program.trainer.memory
     rows = np.asarray(jax.vmap(jax.vmap(program.trainer.memory))(state))
-    return {
-        (environment, index): memory.make_past(
-            rows[environment, index], _pick(policies, environment, index).learner.phi, where.scene.layout
-        )
-        for environment, where in enumerate(program.job.environments)
-        for index in range(len(program.job.seeds))
-    }
+    found = {}
+    for environment, where in enumerate(program.job.environments):
+        for index in range(len(program.job.seeds)):
+            own = program.trainer.crop(_pick(policies, environment, index), where.scene.layout)
+            found[environment, index] = memory.make_past(rows[environment, index], own.learner.phi, where.scene.layout)
+    return found
 
 
 def _write(folder: Path, policies: PyTree, job: Job, best: list[int]) -> None:
@@ -179,7 +178,8 @@ def load(path: str | Path, seed: int | None = None, environment: int = 0) -> Age
         raise UserError(f"seed is {chosen}; the run has {', '.join(map(str, job.seeds))}")
     index = job.seeds.index(chosen)
     past = memory.read_pasts(folder).get((environment, index))
-    return Agent(job, _pick(policies, environment, index), environment, chosen, past)
+    agent = Agent(job, _pick(policies, environment, index), environment, chosen, past)
+    return agent.with_policy(agent.trainer.crop(agent.policy, agent.environment.scene.layout))
 
 
 def load_all(path: str | Path) -> dict[tuple[int, int], Agent]:
@@ -189,7 +189,9 @@ def load_all(path: str | Path) -> dict[tuple[int, int], Agent]:
     for environment in range(len(job.environments)):
         for index, seed in enumerate(job.seeds):
             agents[environment, seed] = first.changed(
-                policy=_pick(policies, environment, index),
+                policy=first.trainer.crop(
+                    _pick(policies, environment, index), job.environments[environment].scene.layout
+                ),
                 environment=job.environments[environment],
                 seed=seed,
                 past=pasts.get((environment, index)),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from safedsr.config import GridConfig, SafeDqnConfig, SafeDsrConfig
 from safedsr.errors import unknown
 from safedsr.onpolicy.config import DEFAULTS, PRESETS
+from safedsr.plus_config import SafeDsrPlusConfig
 
 if TYPE_CHECKING:
     from safedsr.types import Trainer
@@ -46,6 +47,9 @@ ALGORITHMS = {
     algorithm.name: algorithm
     for algorithm in (
         Algorithm("safedsr", "successor features, cost weights of their own", SafeDsrConfig(), "safedsr:make_safedsr"),
+        Algorithm(
+            "safedsr-plus", "successor features over cells, the one to take", SafeDsrPlusConfig(), "plus:make_plus"
+        ),
         Algorithm("safedqn", "Q-learning on r - λ·c", SafeDqnConfig(), "safedqn:make_safedqn"),
         Algorithm("dsr", "SafeDSR without costs", SafeDsrConfig(), "safedsr:make_safedsr", costless=True),
         Algorithm("dqn", "SafeDQN without costs", SafeDqnConfig(), "safedqn:make_safedqn", costless=True),

@@ -4,7 +4,7 @@ No JAX here, so that the command line can show its help without it.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from safedsr.validation import check_fields, require
 
@@ -102,8 +102,8 @@ class OracleConfig:
 class MultiplierConfig:
     """How λ is tuned (Tables 1 and 2, Lagrangian parameter tuning)."""
 
-    rule: Literal["proportional", "sign", "pid"] = "proportional"
-    """Eq. (16), the fixed step of Sec. H, or a PID controller."""
+    rule: Literal["proportional", "sign", "pid", "chance"] = "proportional"
+    """Eq. (16), the fixed step of Sec. H, a PID controller, or one that steers how many episodes break the budget."""
     aim: tuple[float, ...] | None = None
     """Cost to steer to, one for all or one a cost; the budget if not given."""
     penalty_start: int = 100_000
@@ -113,7 +113,11 @@ class MultiplierConfig:
     lam_lr: float = 0.001
     """α_λ of the proportional rule."""
     lam_step: float = 0.01
-    """Step of the sign rule."""
+    """Step of the sign rule and of the chance rule."""
+    lam_most: float | None = None
+    """Greatest λ of the chance rule."""
+    chance: float = 0.05
+    """Share of episodes that the chance rule lets break the budget."""
     pid_kp: float = 0.01
     """Proportional gain."""
     pid_ki: float = 0.001
@@ -128,6 +132,8 @@ class MultiplierConfig:
         require(self.penalty_start >= 0, "penalty_start", self.penalty_start, "give a step of at least 0")
         for name in ("lam_start", "lam_lr", "lam_step", "pid_kp", "pid_ki", "pid_kd"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "give a value of at least 0")
+        require(self.lam_most is None or self.lam_most >= 0, "lam_most", self.lam_most, "give a value of at least 0")
+        require(0 <= self.chance <= 1, "chance", self.chance, "give a share between 0 and 1")
         require(0 <= self.pid_smooth < 1, "pid_smooth", self.pid_smooth, "give a share of at least 0 and below 1")
 
 
@@ -245,8 +251,8 @@ class SafeDsrConfig:
             require(getattr(self, name) >= 1, name, getattr(self, name), "give at least 1")
 
 
-def check_value_based(config: SafeDqnConfig | SafeDsrConfig) -> None:
-    """What the settings of both agents have to fulfil before anything is compiled."""
+def check_value_based(config: Any) -> None:
+    """What the settings of all value-based agents have to fulfil before anything is compiled."""
     require(0 <= config.gamma < 1, "gamma", config.gamma, "give a value of at least 0 and below 1")
     require(config.learning_rate > 0, "learning_rate", config.learning_rate, "give a value above 0")
     for name in ("batch_size", "buffer_size", "train_every", "update_steps", "sync_every"):

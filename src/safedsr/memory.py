@@ -18,7 +18,6 @@ from safedsr import grid, replay, storage
 from safedsr.config import GridConfig
 from safedsr.errors import UserError
 from safedsr.layout import Layout
-from safedsr.safedsr import features
 from safedsr.types import PyTree, Transition
 
 MOST_STEPS = 25_000
@@ -130,7 +129,7 @@ def features_of(phi: PyTree, obs: Array | np.ndarray, action: Array | np.ndarray
         return np.asarray(_features(phi, jnp.asarray(obs, jnp.float32), jnp.asarray(action, jnp.int32)), np.float64)
 
 
-_features = jax.jit(jax.vmap(features, (None, 0, 0)))
+_features = jax.jit(jax.vmap(lambda phi, obs, action: phi.features(obs, action), (None, 0, 0)))
 
 
 def write_pasts(folder: Path, pasts: Mapping[tuple[int, int], Past]) -> None:

@@ -43,6 +43,12 @@ def sign(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Mu
     return m._replace(lam=relu(m.lam + jnp.where(cost > aim, config.lam_step, -config.lam_step)))
 
 
+def chance(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Multiplier:
+    """Up when an episode breaks the budget, down when not, so that at rest a share `chance` of them does."""
+    lam = m.lam + config.lam_step * ((cost > aim) - config.chance)
+    return m._replace(lam=jnp.clip(lam, 0.0, config.lam_most))
+
+
 def pid(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Multiplier:
     """Stooke et al. (2020): proportional and derivative terms on smoothed costs, and an integral that stays ≥ 0."""
     error = config.pid_smooth * m.error + (1 - config.pid_smooth) * (cost - aim)
@@ -52,4 +58,4 @@ def pid(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Mul
     return Multiplier(lam, integral, error, level)
 
 
-RULES: dict[str, Update] = {"proportional": proportional, "sign": sign, "pid": pid}
+RULES: dict[str, Update] = {"proportional": proportional, "sign": sign, "pid": pid, "chance": chance}

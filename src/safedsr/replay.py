@@ -50,15 +50,15 @@ def choose(key: Array, filled: Array, shape: tuple[int, ...]) -> Array:
 
 
 class Reservoir(NamedTuple):
-    """For each signal (reward, cost 1 … J) and bin: a fair sample of the rows whose value fell into it."""
+    """For each signal (reward, cost 1 … J; or the place alone) and bin: a fair sample of the rows that fell into it."""
 
-    rows: Array  # [1 + J, bins, size, 7 + J]
-    seen: Array  # [1 + J, bins] int32, how many rows there were
+    rows: Array  # [signals, bins, size, 7 + J]
+    seen: Array  # [signals, bins] int32, how many rows there were
 
 
-def init_reservoir(num_costs: int, bins: int, size: int) -> Reservoir:
-    """An empty reservoir."""
-    signals = 1 + num_costs
+def init_reservoir(num_costs: int, bins: int, size: int, signals: int | None = None) -> Reservoir:
+    """An empty reservoir, for the reward and every cost if the number of signals is not given."""
+    signals = 1 + num_costs if signals is None else signals
     return Reservoir(
         jnp.zeros((signals, bins, size, _FIXED + num_costs)),
         jnp.zeros((signals, bins), jnp.int32),
@@ -71,25 +71,29 @@ def bin_of(values: Array, low: Array, high: Array, bins: int) -> Array:
     return jnp.clip(jnp.floor(share * bins), 0, bins - 1).astype(jnp.int32)
 
 
-def store(key: Array, reservoir: Reservoir, rows: Array, low: Array, high: Array) -> Reservoir:
-    """Offer rows [n, 7 + J] to the reservoir; `low` and `high` [1 + J] bound each signal."""
+def value_bins(rows: Array, low: Array, high: Array, bins: int) -> Array:
+    """The bin [1 + J, n] of each row's reward and costs; `low` and `high` [1 + J] bound them."""
     t = unpack(rows)
-    signals = jnp.concatenate([t.reward[:, None], t.cost], 1).T  # [1 + J, n]
-    _, bins, size, _ = reservoir.rows.shape
+    signals = jnp.concatenate([t.reward[:, None], t.cost], 1).T
+    return jax.vmap(bin_of, (0, 0, 0, None))(signals, low, high, bins)
 
-    def offer(kept: Array, seen: Array, values: Array, low: Array, high: Array, luck: Array) -> tuple[Array, Array]:
-        where = bin_of(values, low, high, bins)
-        counts = seen[None] + jnp.cumsum(jax.nn.one_hot(where, bins, dtype=jnp.int32), 0)  # [n, bins]
+
+def store(key: Array, reservoir: Reservoir, rows: Array, bins: Array) -> Reservoir:
+    """Offer rows [n, 7 + J] to the reservoir; `bins` [signals, n] says into which bin of each signal they fall."""
+    count, size = reservoir.rows.shape[1:3]
+
+    def offer(kept: Array, seen: Array, where: Array, luck: Array) -> tuple[Array, Array]:
+        counts = seen[None] + jnp.cumsum(jax.nn.one_hot(where, count, dtype=jnp.int32), 0)  # [n, bins]
         nth = jnp.take_along_axis(counts, where[:, None], 1)[:, 0]
         slot = jnp.where(nth <= size, nth - 1, (luck * nth).astype(jnp.int32))
         return kept.at[where, slot].set(rows, mode="drop"), counts[-1]
 
-    luck = jax.random.uniform(key, signals.shape)
-    return Reservoir(*jax.vmap(offer)(reservoir.rows, reservoir.seen, signals, low, high, luck))
+    luck = jax.random.uniform(key, bins.shape)
+    return Reservoir(*jax.vmap(offer)(reservoir.rows, reservoir.seen, bins, luck))
 
 
 def sample_rare(key: Array, reservoir: Reservoir, shape: tuple[int, ...]) -> Array:
-    """Rows [1 + J, *shape, 7 + J]: for each signal, every bin that has rows is equally likely."""
+    """Rows [signals, *shape, 7 + J]: for each signal, every bin that has rows is equally likely."""
     size = reservoir.rows.shape[2]
 
     def draw(key: Array, rows: Array, seen: Array) -> Array:

@@ -10,6 +10,7 @@ from jax import Array
 from safedsr import replay
 from safedsr.config import GridConfig, SafeDqnConfig
 from safedsr.grid import NUM_ACTIONS
+from safedsr.layout import Layout
 from safedsr.nets import Mlp, descend
 from safedsr.types import PyTree, Trainer, Transition, Values
 from safedsr.value_based import Learner, Memory, make_trainer
@@ -34,8 +35,8 @@ def make_safedqn(config: SafeDqnConfig, grid_config: GridConfig) -> Trainer:
     """The trainer of Alg. 1."""
     adam: Any = optax.adam(config.learning_rate)  # optax does not know modules as parameters
 
-    def init(key: Array, num_costs: int) -> DqnState:
-        del num_costs  # λ folds any number of costs into one reward
+    def init(key: Array, layout: Layout) -> DqnState:
+        del layout  # λ folds any number of costs into one reward
         q = Mlp((2, *config.hidden, NUM_ACTIONS), key=key)
         return DqnState(q, q, adam.init(q))
 

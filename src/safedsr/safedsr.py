@@ -3,6 +3,7 @@
 Losses are written for one transition; the caller vmaps and averages. Nothing here differentiates M's loss in φ.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,17 +15,29 @@ from jax import Array
 from safedsr import replay
 from safedsr.config import GridConfig, SafeDsrConfig
 from safedsr.grid import NUM_ACTIONS
+from safedsr.layout import Layout
 from safedsr.nets import Mlp, descend, mean_square, pair, unit, weight_matrix
 from safedsr.pretrain import pretrain
 from safedsr.replay import Biased
 from safedsr.types import PyTree, Trainer, Transition, Values
-from safedsr.value_based import Learner, Memory, make_trainer
+from safedsr.value_based import Learner, Memory, make_trainer, remembered
+
+
+class Phi(Mlp):
+    """φ."""
+
+    def __init__(self, sizes: Sequence[int], *, key: Array) -> None:
+        super().__init__(sizes, key=key)
+
+    def features(self, obs: Array, action: Array) -> Array:
+        """φ(s, a)."""
+        return features(self, obs, action)
 
 
 class Encoder(NamedTuple):
     """What t_freeze freezes."""
 
-    phi: Mlp
+    phi: Phi
     decoder: Mlp  # g
 
 
@@ -38,7 +51,7 @@ class Weights(NamedTuple):
 class DsrPolicy(NamedTuple):
     """What acting needs."""
 
-    phi: Mlp
+    phi: Phi
     successor: Mlp  # M
     weights: Weights
 
@@ -49,7 +62,7 @@ class DsrState(NamedTuple):
     encoder: Encoder
     weights: Weights
     successor: Mlp
-    target_phi: Mlp
+    target_phi: Phi
     target_successor: Mlp
     encoder_optimizer: PyTree
     weights_optimizer: PyTree
@@ -127,7 +140,7 @@ def init(key: Array, num_costs: int, config: SafeDsrConfig) -> DsrState:
     phi_key, decoder_key, successor_key, r_key, c_key = jax.random.split(key, 5)
     d, inputs = config.features, 2 + NUM_ACTIONS
     encoder = Encoder(
-        Mlp((inputs, *config.phi_hidden, d), key=phi_key),
+        Phi((inputs, *config.phi_hidden, d), key=phi_key),
         Mlp((d, *config.decoder_hidden, inputs), key=decoder_key),
     )
     weights = Weights(weight_matrix((d,), key=r_key), weight_matrix((num_costs, d), key=c_key))
@@ -243,6 +256,15 @@ def recall(s: DsrState, row: Array) -> Array:
     return jnp.concatenate([features(s.encoder.phi, t.obs, t.action)[None], all_features(s.encoder.phi, t.next_obs)])
 
 
+def bins_of(rows: Array, layout: Layout, config: SafeDsrConfig, grid_config: GridConfig) -> Array:
+    """The bin [1 + J, n] that each row's reward and costs fall into, of those there can be."""
+    usual = grid_config.step_reward
+    rewards = (usual, usual + grid_config.goal_reward)
+    low = jnp.array([min(rewards)] + [0.0] * len(layout.costs))
+    dearest = jnp.max(jnp.asarray(layout.costs), (1, 2))
+    return replay.value_bins(rows, low, jnp.concatenate([jnp.array([max(rewards)]), dearest]), config.value_bins)
+
+
 def values(policy: DsrPolicy, obs: Array, lam: Array) -> Values:
     """Q, K and M of every action; who wants the score alone pays for nothing else."""
     phi = all_features(policy.phi, obs)
@@ -254,7 +276,7 @@ def values(policy: DsrPolicy, obs: Array, lam: Array) -> Values:
 def make_safedsr(config: SafeDsrConfig, grid_config: GridConfig) -> Trainer:
     """The trainer of Alg. 2."""
     learner = Learner(
-        init=partial(init, config=config),
+        init=lambda key, layout: init(key, len(layout.costs), config),
         scores=lambda s, obs, lam: scores(s.successor, s.weights, all_features(s.encoder.phi, obs), lam),
         learn=partial(learn, config=config),
         recall={"frozen": recall},
@@ -263,7 +285,9 @@ def make_safedsr(config: SafeDsrConfig, grid_config: GridConfig) -> Trainer:
         values=values,
         phases=(("collect", config.train_start), ("features", config.freeze), ("frozen", None)),
         losses=("feature_loss", "successor_loss"),
-        reservoir=lambda num_costs: replay.init_reservoir(num_costs, config.value_bins, config.reservoir_size),
+        reservoir=lambda layout: replay.init_reservoir(len(layout.costs), config.value_bins, config.reservoir_size),
+        bins=partial(bins_of, config=config, grid_config=grid_config),
+        memory=remembered,
         restart=config.terminal == "restart",
         prepare=partial(pretrain, partial(learn_features, config=config), config, grid_config)
         if config.pretrain

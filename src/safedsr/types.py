@@ -65,3 +65,5 @@ class Trainer(NamedTuple):
     values: Callable[[PyTree, Array], Values]  # (policy, obs) -> what it expects
     multipliers: Callable[[PyTree], Array]  # state -> λ [J]
     memory: Callable[[PyTree], Array] | None = None  # state -> rows that a policy may take along, [n, 7 + J]
+    crop: Callable[[PyTree, Any], PyTree] = lambda policy, layout: policy  # a policy without what padded its map
+    refill: Callable[..., PyTree] | None = None  # (state, key, rows, layout) -> a state that remembers these rows

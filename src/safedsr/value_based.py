@@ -18,6 +18,7 @@ from safedsr import grid, multiplier, replay
 from safedsr.config import GridConfig, SafeDqnConfig, SafeDsrConfig
 from safedsr.layout import Layout
 from safedsr.multiplier import Multiplier
+from safedsr.plus_config import SafeDsrPlusConfig
 from safedsr.schedule import epsilon_at
 from safedsr.types import PyTree, Record, Trainer, Transition, Values
 
@@ -34,24 +35,6 @@ class Memory(NamedTuple):
     known: Array | None
 
 
-class Learner(NamedTuple):
-    """What an agent learns, and how: pure functions over its own state."""
-
-    init: Callable[[Array, int], PyTree]  # (key, number of costs) -> learner state
-    scores: Callable[[PyTree, Array, Array], Array]  # (learner state, obs, λ) -> [A], Eq. (15)
-    learn: Callable[[PyTree, Memory, Array, Array, str], tuple[PyTree, dict[str, Array]]]  # (…, λ, key, phase)
-    sync: Callable[[PyTree], PyTree]  # main networks -> target networks
-    policy: Callable[[PyTree], PyTree]  # learner state -> what acting needs
-    values: Callable[[PyTree, Array, Array], Values]  # (policy, obs, λ) -> what it expects
-    phases: tuple[tuple[str, int | None], ...]  # what is learnt up to which step; the first learns nothing
-    losses: tuple[str, ...]  # what `learn` measures
-    reservoir: Callable[[int], replay.Reservoir] | None = None  # number of costs -> an empty one, if it wants one
-    recall: Mapping[str, Callable[[PyTree, Array], Array]] = MappingProxyType({})
-    """Phase -> (learner state, row) -> what stays true of the row during that phase, and is worth keeping."""
-    restart: bool = False  # remember the next episode's start as s′ where an episode ends
-    prepare: Callable[[PyTree, Array, Layout], PyTree] | None = None  # (learner state, key, map) -> one that knows more
-
-
 class State(NamedTuple):
     """Everything one seed is at one moment."""
 
@@ -66,6 +49,27 @@ class State(NamedTuple):
     reservoir: replay.Reservoir | None
 
 
+class Learner(NamedTuple):
+    """What an agent learns, and how: pure functions over its own state."""
+
+    init: Callable[[Array, Layout], PyTree]  # (key, map) -> learner state
+    scores: Callable[[PyTree, Array, Array], Array]  # (learner state, obs, λ) -> [A], Eq. (15)
+    learn: Callable[[PyTree, Memory, Array, Array, str], tuple[PyTree, dict[str, Array]]]  # (…, λ, key, phase)
+    sync: Callable[[PyTree], PyTree]  # main networks -> target networks
+    policy: Callable[[PyTree], PyTree]  # learner state -> what acting needs
+    values: Callable[[PyTree, Array, Array], Values]  # (policy, obs, λ) -> what it expects
+    phases: tuple[tuple[str, int | None], ...]  # what is learnt up to which step; the first learns nothing
+    losses: tuple[str, ...]  # what `learn` measures
+    reservoir: Callable[[Layout], replay.Reservoir] | None = None  # an empty one, if it wants one
+    bins: Callable[[Array, Layout], Array] | None = None  # (rows, map) -> where they belong in it, [signals, n]
+    recall: Mapping[str, Callable[[PyTree, Array], Array]] = MappingProxyType({})
+    """Phase -> (learner state, row) -> what stays true of the row during that phase, and is worth keeping."""
+    restart: bool = False  # remember the next episode's start as s′ where an episode ends
+    memory: Callable[[State], Array] | None = None  # what a policy may take along, rows
+    crop: Callable[[PyTree, Layout], PyTree] = lambda policy, layout: policy  # without what padded the map
+    prepare: Callable[[PyTree, Array, Layout], PyTree] | None = None  # (learner state, key, map) -> one that knows more
+
+
 class Policy(NamedTuple):
     """What acting needs."""
 
@@ -73,15 +77,18 @@ class Policy(NamedTuple):
     lam: Array  # [J]
 
 
+Config = SafeDqnConfig | SafeDsrConfig | SafeDsrPlusConfig
+
+
 class Loop(NamedTuple):
     """What is fixed when the loop is compiled."""
 
     learner: Learner
-    config: SafeDqnConfig | SafeDsrConfig
+    config: Config
     grid_config: GridConfig
 
 
-def make_trainer(learner: Learner, config: SafeDqnConfig | SafeDsrConfig, grid_config: GridConfig) -> Trainer:
+def make_trainer(learner: Learner, config: Config, grid_config: GridConfig) -> Trainer:
     """A `Trainer` around a `Learner`."""
     loop = Loop(learner, config, grid_config)
     return Trainer(
@@ -92,7 +99,9 @@ def make_trainer(learner: Learner, config: SafeDqnConfig | SafeDsrConfig, grid_c
         policy=lambda state: Policy(learner.policy(state.learner), state.multiplier.lam),
         values=lambda policy, obs: learner.values(policy.learner, obs, policy.lam),
         multipliers=lambda state: state.multiplier.lam,
-        memory=remembered if learner.reservoir else None,
+        memory=learner.memory,
+        crop=lambda policy, layout: policy._replace(learner=learner.crop(policy.learner, layout)),
+        refill=partial(refill, loop),
     )
 
 
@@ -101,7 +110,7 @@ def init(loop: Loop, key: Array, layout: Layout) -> State:
     num_costs, config = len(layout.costs), loop.config
     key, reset_key, learner_key = jax.random.split(key, 3)
     env, obs = grid.reset(reset_key, layout, loop.grid_config)
-    learner = loop.learner.init(learner_key, num_costs)
+    learner = loop.learner.init(learner_key, layout)
     if loop.learner.prepare:
         learner = loop.learner.sync(loop.learner.prepare(learner, jax.random.fold_in(learner_key, 1), layout))
     return State(
@@ -113,7 +122,7 @@ def init(loop: Loop, key: Array, layout: Layout) -> State:
         multiplier=multiplier.init(num_costs, config.multiplier),
         learner=learner,
         ring=replay.init_ring(config.buffer_size, num_costs),
-        reservoir=loop.learner.reservoir(num_costs) if loop.learner.reservoir else None,
+        reservoir=loop.learner.reservoir(layout) if loop.learner.reservoir else None,
     )
 
 
@@ -197,18 +206,21 @@ def remember(loop: Loop, state: State, rows: Array, layout: Layout, step: Array)
     """Rows into the ring and, where the learner wants one, into the reservoir."""
     if state.reservoir is not None:
         key, store_key = jax.random.split(state.key)
-        low, high = signal_range(layout, loop.grid_config)
-        state = state._replace(key=key, reservoir=replay.store(store_key, state.reservoir, rows, low, high))
+        state = state._replace(key=key, reservoir=_offer(loop, store_key, state.reservoir, rows, layout))
     return state._replace(ring=replay.add(state.ring, rows, step))
 
 
-def signal_range(layout: Layout, grid_config: GridConfig) -> tuple[Array, Array]:
-    """The least and the greatest reward and costs [1 + J] there can be."""
-    usual = grid_config.step_reward
-    rewards = (usual, usual + grid_config.goal_reward)
-    low = jnp.array([min(rewards)] + [0.0] * len(layout.costs))
-    dearest = jnp.max(jnp.asarray(layout.costs), (1, 2))
-    return low, jnp.concatenate([jnp.array([max(rewards)]), dearest])
+def refill(loop: Loop, state: State, key: Array, rows: Array, layout: Layout) -> State:
+    """The state whose reservoir, if it has one, holds these rows instead of what was in it."""
+    if state.reservoir is None:
+        return state
+    empty = jax.tree.map(jnp.zeros_like, state.reservoir)
+    return state._replace(reservoir=_offer(loop, key, empty, rows, layout))
+
+
+def _offer(loop: Loop, key: Array, reservoir: replay.Reservoir, rows: Array, layout: Layout) -> replay.Reservoir:
+    assert loop.learner.bins
+    return replay.store(key, reservoir, rows, loop.learner.bins(rows, layout))
 
 
 def remembered(state: State) -> Array:

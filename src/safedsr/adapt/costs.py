@@ -14,6 +14,8 @@ from safedsr.evaluate import budgets_for
 from safedsr.job import Environment
 from safedsr.layout import Layout, Scene
 from safedsr.memory import FIT_STEPS, Past
+from safedsr.plus import PlusPolicy
+from safedsr.plus_config import SafeDsrPlusConfig
 from safedsr.safedsr import DsrPolicy
 from safedsr.scene import with_costs
 
@@ -38,10 +40,12 @@ class FitSet(NamedTuple):
     cost: np.ndarray  # [n, J]
 
 
-def learner_of(agent: Agent) -> DsrPolicy:
+def learner_of(agent: Agent) -> DsrPolicy | PlusPolicy:
     """φ, M and the weights of an agent that has them."""
-    if not isinstance(agent.job.agent, SafeDsrConfig):
-        raise UserError(f"{agent.job.algorithm} has no cost weights that could be fitted anew; adapt a 'safedsr' agent")
+    if not isinstance(agent.job.agent, SafeDsrConfig | SafeDsrPlusConfig):
+        raise UserError(
+            f"{agent.job.algorithm} has no cost weights that could be fitted anew; adapt a 'safedsr-plus' agent"
+        )
     return agent.policy.learner
 
 

@@ -16,17 +16,18 @@ from safedsr.adapt.successor import learner_state
 from safedsr.agent import Agent, own_job
 from safedsr.config import SafeDsrConfig
 from safedsr.job import Environment
+from safedsr.plus_config import SafeDsrPlusConfig
 from safedsr.program import Program
 from safedsr.types import PyTree
-from safedsr.value_based import State, signal_range
+from safedsr.value_based import State
 
 
 def learn_in(agent: Agent, environment: Environment, steps: int, stage: int, seed: int = 0) -> Iterator[Agent]:
     """The agent after every `stage` more steps of training in an environment, both rounded up to whole periods."""
     job = own_job(agent.changed(environment=environment))
-    program = Program(
-        dataclasses.replace(job, agent=dataclasses.replace(job.agent, pretrain=0))
-    )  # φ is trained already
+    if isinstance(job.agent, SafeDsrConfig):
+        job = dataclasses.replace(job, agent=dataclasses.replace(job.agent, pretrain=0))  # φ is trained already
+    program = Program(job)
     period = program.trainer.period
     steps, stage = (-(-count // period) * period for count in (steps, min(stage, steps)))
     state = jax.tree.map(lambda x: x[None, None], start_state(program, agent, environment, seed))
@@ -42,22 +43,23 @@ def learn_in(agent: Agent, environment: Environment, steps: int, stage: int, see
 
 def start_state(program: Program, agent: Agent, environment: Environment, seed: int) -> State:
     """A trainer's state that goes on from the agent: its networks, its λ, and memory filled with what it remembers."""
-    layout, config = environment.scene.layout, agent.job.agent
+    layout = environment.scene.layout
     key, learner_key, store_key = jax.random.split(jax.random.key(seed), 3)
     fresh: State = program.trainer.init(key, layout)
     rows = replay.pack(memory.steps(past_of(agent), layout, agent.job.grid))
-    assert fresh.reservoir is not None
-    return fresh._replace(
-        learner=learner_state(learner_of(agent), learner_key, config),
+    assert program.trainer.refill
+    state = fresh._replace(
+        learner=learner_state(learner_of(agent), learner_key, agent.job.agent),
         multiplier=fresh.multiplier._replace(lam=agent.policy.lam, integral=agent.policy.lam),
         ring=jnp.resize(rows, fresh.ring.shape),  # rows repeat where there are fewer than it holds
-        reservoir=replay.store(store_key, fresh.reservoir, rows, *signal_range(layout, agent.job.grid)),
     )
+    return program.trainer.refill(state, store_key, rows, layout)
 
 
-def _first_step(config: SafeDsrConfig) -> int:
-    """A step at which φ is frozen, λ is tuned, ε has reached its end and the ring is full."""
-    late = max(config.freeze, config.multiplier.penalty_start, config.epsilon.epsilon_to, config.buffer_size)
+def _first_step(config: SafeDsrConfig | SafeDsrPlusConfig) -> int:
+    """A step at which φ is frozen (if ever), λ is tuned, ε has reached its end and the ring is full."""
+    freeze = config.freeze if isinstance(config, SafeDsrConfig) else 0
+    late = max(freeze, config.multiplier.penalty_start, config.epsilon.epsilon_to, config.buffer_size)
     return -(-late // config.period) * config.period
 
 

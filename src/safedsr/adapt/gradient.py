@@ -9,7 +9,6 @@ from safedsr import replay
 from safedsr.layout import Layout
 from safedsr.memory import relabel
 from safedsr.nets import descend, mean_square
-from safedsr.safedsr import features
 from safedsr.types import PyTree, Transition
 
 
@@ -25,7 +24,7 @@ def refit_by_gradient(
     """w_c [J, d] for the costs of `layout`: Adam on the cost term of Eq. (14) over remembered rows, φ fixed."""
     steps = rows if isinstance(rows, Transition) else replay.unpack(rows)
     batch = jax.vmap(relabel, (0, None))(steps, layout)
-    known = jax.vmap(features, (None, 0, 0))(phi, batch.obs, batch.action)  # [n, d]
+    known = jax.vmap(phi.features)(batch.obs, batch.action)  # [n, d]
     adam = optax.adam(optax.cosine_decay_schedule(rate, updates))
 
     def loss(w_c: Array, chosen: Array) -> Array:

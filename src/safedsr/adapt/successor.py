@@ -1,27 +1,30 @@
 """Rung 3: M goes on learning for the new costs from remembered steps alone; how steps lead on has not changed."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from safedsr import memory, safedsr
+from safedsr import memory, plus, safedsr
+from safedsr.adapt.cells import learn_cells
 from safedsr.adapt.costs import learner_of, past_of
 from safedsr.adapt.penalty import LADDER, Score, score, search_penalty
 from safedsr.agent import Agent, exact
 from safedsr.config import SafeDsrConfig
 from safedsr.job import Environment
-from safedsr.safedsr import Batch, DsrPolicy, DsrState
+from safedsr.safedsr import Batch, DsrState
 from safedsr.types import Transition
 
 ROUND = 500  # updates between two searches for λ
 SOME = 0.1  # a share of safe goals from which on the λ of those who reached them is worth following
 
 
-def learner_state(policy: DsrPolicy, key: Array, config: SafeDsrConfig) -> DsrState:
+def learner_state(policy: Any, key: Array, config: Any) -> Any:
     """A learner that goes on from a policy; what a policy lacks (g, the optimisers' moments) starts anew."""
+    if isinstance(policy, plus.PlusPolicy):
+        return plus.go_on(policy, plus.adam(config), config)
     fresh = safedsr.init(key, len(policy.weights.w_c), config)
     return fresh._replace(
         encoder=fresh.encoder._replace(phi=policy.phi),
@@ -68,6 +71,8 @@ def learn_from_memory(
 
     It ends after that many updates, or as soon as a share `enough` of the search's episodes is safe.
     """
+    if isinstance(learner_of(agent), plus.PlusPolicy):
+        return learn_cells(agent, environment, updates, enough, epsilon, seed)
     config, policy = agent.job.agent, learner_of(agent)
     key, learner_key = jax.random.split(jax.random.key(seed))
     known = recall(agent, environment)

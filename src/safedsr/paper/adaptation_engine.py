@@ -10,14 +10,14 @@ import jax.numpy as jnp
 from jax import Array
 
 from safedsr import memory, replay
-from safedsr.config import GridConfig, SafeDsrConfig
+from safedsr.config import SafeDsrConfig
 from safedsr.job import Job
 from safedsr.layout import Layout
 from safedsr.paper.adaptation_plan import OWN, Phase
 from safedsr.program import Program
 from safedsr.safedsr import batch_features, learn_weights
-from safedsr.types import PyTree
-from safedsr.value_based import EVALUATE, State, remembered, signal_range
+from safedsr.types import PyTree, Trainer
+from safedsr.value_based import EVALUATE, State, remembered
 
 
 def staged(job: Job, phases: Sequence[Phase], walks: int = 0) -> Program:
@@ -52,7 +52,7 @@ def take_lanes(state: PyTree, lanes: Sequence[int]) -> PyTree:
 
 def change_costs(program: Program, state: PyTree, updates: int) -> tuple[PyTree, float]:
     """Phase 2.5 in every lane of a program that has the new maps; also the seconds it took, without compiling."""
-    one = partial(adapt_weights, config=program.job.agent, grid_config=program.job.grid, updates=updates)
+    one = partial(adapt_weights, trainer=program.trainer, config=program.job.agent, updates=updates)
     every = jax.jit(jax.vmap(jax.vmap(one, (0, None)), (0, 0)), donate_argnums=0)
     with jax.default_matmul_precision(program.job.train.matmul):
         compiled = every.lower(state, program.layout).compile()
@@ -61,14 +61,14 @@ def change_costs(program: Program, state: PyTree, updates: int) -> tuple[PyTree,
     return state, time.perf_counter() - began
 
 
-def adapt_weights(state: State, layout: Layout, config: Any, grid_config: GridConfig, updates: int) -> State:
+def adapt_weights(state: State, layout: Layout, trainer: Trainer, config: Any, updates: int) -> State:
     """One lane: memory relabelled with the new costs, then w_r and w_c fitted to it; φ, M and λ stay."""
     key, store_key, fit_key = jax.random.split(state.key, 3)
-    state = relabel_memory(store_key, state._replace(key=key), layout, grid_config)
+    state = relabel_memory(store_key, state._replace(key=key), layout, trainer)
     return fit_weights(fit_key, state, config, updates) if updates else state
 
 
-def relabel_memory(key: Array, state: State, layout: Layout, grid_config: GridConfig) -> State:
+def relabel_memory(key: Array, state: State, layout: Layout, trainer: Trainer) -> State:
     """What is remembered as it would have been on this map; the reservoir's bins are those of the new costs."""
     label = jax.vmap(memory.relabel, (0, None))
 
@@ -83,8 +83,8 @@ def relabel_memory(key: Array, state: State, layout: Layout, grid_config: GridCo
     known = rows[:, :2].any(1)  # slots that were never filled are zero
     others = jax.random.choice(choose_key, len(rows), (len(rows),), p=known / known.sum())
     rows = anew(jnp.where(known[:, None], rows, rows[others]))
-    empty = jax.tree.map(jnp.zeros_like, state.reservoir)
-    return state._replace(ring=ring, reservoir=replay.store(store_key, empty, rows, *signal_range(layout, grid_config)))
+    assert trainer.refill
+    return trainer.refill(state._replace(ring=ring), store_key, rows, layout)
 
 
 def fit_weights(key: Array, state: State, config: SafeDsrConfig, updates: int) -> State:

@@ -19,6 +19,7 @@ bench: $(INSTALLED)
 	$(BIN)/python benchmarks/env.py
 	$(BIN)/python benchmarks/onpolicy.py
 	$(BIN)/python benchmarks/adapt.py
+	$(BIN)/python benchmarks/dsr.py
 
 # One stamp for both commands: nothing is reinstalled until pyproject.toml changes.
 $(INSTALLED): pyproject.toml

@@ -98,6 +98,7 @@ def test_values_agree_with_the_folded_score():
     policy = plus.PlusPolicy(plus.Forecast(s.phi, s.place), s.successor, s.weights)
     obs = jnp.array([0.3, 0.1])
     found = plus.values(policy, obs, LAM)
+    assert found.k is not None and found.m is not None
     np.testing.assert_allclose(found.score, found.q - found.k[:, 0] * LAM[0], rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(found.m[1], s.successor(obs, jnp.int32(1), s.place), rtol=1e-5)
     np.testing.assert_allclose(policy.phi.features(obs, jnp.int32(1)).sum(), 1.0, rtol=1e-5)
@@ -163,7 +164,7 @@ def test_cropping_keeps_every_value():
     whole, own = plus.values(policy, obs, LAM), plus.values(plus.crop(policy, TALL), obs, LAM)
     np.testing.assert_allclose(own.q, whole.q, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(own.score, whole.score, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(own.m, np.asarray(whole.m).reshape(4, 3, 5)[:, :, 0], rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(own.m), np.asarray(whole.m).reshape(4, 3, 5)[:, :, 0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("level", ["cost", "penalty", "memory", "full"])

@@ -12,7 +12,7 @@ from safedsr import storage
 from safedsr.cli import main
 from safedsr.errors import UserError
 from safedsr.pack import pack
-from safedsr.paper.experiments import EXPERIMENTS, ON_POLICY, QUICK_SETTINGS, Row, shorten
+from safedsr.paper.experiments import ABLATIONS, EXPERIMENTS, ON_POLICY, QUICK_SETTINGS, Row, shorten
 from safedsr.paper.reproduce import Task, make_task, plan, reproduce, share_done, standing, with_settings
 from safedsr.program import Program
 from safedsr.results import load_results
@@ -64,6 +64,17 @@ def test_the_extras_are_those_of_the_text():
     late = {job.algorithm for name, job in tasks.items() if name.endswith("late-penalty") and job.agent.penalty_start}
     assert late == {"pdo", "rcpo", "trpo-lag", "ppo-lag"}
     assert tasks["safedsr-no-delay"].agent.multiplier.penalty_start == 0
+
+
+def test_plus_is_judged_on_fresh_seeds_and_each_ablation_takes_one_thing_away():
+    tasks = {task.name.removeprefix("safedsr-plus").removeprefix("-"): task.job for task in plan("plus")}
+    assert all(job.seeds == tuple(range(100, 110)) and job.train.steps == 500_000 for job in tasks.values())
+    whole = asdict(tasks[""].agent)
+    assert len(tasks[""].environments) == 12 and tasks["two-costs"].environments[0].budgets == (5.0, 10.0)
+    for name in ABLATIONS:
+        taken = {key for key, value in asdict(tasks[name].agent).items() if value != whole[key]}
+        assert taken and (taken <= {"beta_r", "beta_c", "beta_m"} or len(taken) == 1)
+        assert [e.scene.cost_names for e in tasks[name].environments] == [("diamond",)] * 3
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
@@ -216,7 +227,7 @@ def test_a_broken_job_is_told_by_the_exit_code(capsys, monkeypatch, tmp_path):
 
 def test_ctrl_c_and_the_same_command_again(tmp_path):
     code = (
-        "import sys; from safedsr.paper.experiments import EXPERIMENTS, Row; from safedsr.cli import main;"
+        "import sys; from safedsr.paper.experiments import ABLATIONS, EXPERIMENTS, Row; from safedsr.cli import main;"
         f"EXPERIMENTS['baselines'] = (Row('tiny', ('safedqn',), ('SCG.txt',), (), 2, 1_000_000, 0, {TINY!r}),);"
         "sys.exit(main(['reproduce', 'baselines', '--full', '--out', 'runs']))"
     )

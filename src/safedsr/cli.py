@@ -11,6 +11,7 @@ from safedsr.cli_adaptation import adaptation_command
 from safedsr.cli_figures import figures
 from safedsr.cli_paper import pack, reproduce
 from safedsr.cli_runs import algos, evaluate, report, train, train_command
+from safedsr.compiled import keep_compiled
 from safedsr.config import EpsilonSchedule, GridConfig, OracleConfig
 from safedsr.errors import Refusal, UserError
 from safedsr.terminal import Budgets, CostNames, Json, LayoutName, busy, print_json, print_table
@@ -178,6 +179,7 @@ COMMANDS = {
 def main(args: list[str] | None = None) -> int:
     """Run a command; 0 done, 1 broke down or a check failed, 2 bad input (one line, no traceback), 130 stopped."""
     args = sys.argv[1:] if args is None else args
+    keep_compiled()
     try:
         if args[:1] == ["train"]:
             train_command(args[1:])

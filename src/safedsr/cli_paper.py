@@ -19,8 +19,9 @@ def reproduce(
         Annotated[
             str,
             tyro.conf.arg(
-                help="baselines (Tables 3 to 7), extras (side experiments of Sec. 5.3), or adaptation (changing costs, "
-                "Sec. 5.4; it has flags of its own: safedsr reproduce adaptation --help)."
+                help="baselines (Tables 3 to 7), extras (side experiments of Sec. 5.3), plus (SafeDSR-plus and its "
+                "ablations), or adaptation (changing costs, Sec. 5.4; it has flags of its own: safedsr reproduce "
+                "adaptation --help)."
             ),
         ]
     ],

@@ -61,9 +61,11 @@ def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
 
         environments = make_environments(algorithm.name, layout, costs, budget)
         job = Job(algorithm.name, environments, tuple(range(first_seed, first_seed + seeds)), agent, grid, training)
+        from safedsr.devices import use_cores
         from safedsr.display import progress_bar
         from safedsr.train import train
 
+        use_cores(job.lanes)
         with progress_bar(algorithm.name) as show:
             train(job, out, show=show)
         print(f"run folder: {out}")
@@ -83,7 +85,8 @@ def _resume(out: Path, algorithm: str, training: TrainConfig, args: list[str]) -
     """Go on with a run; only how long, how often and how it computes may be given anew."""
     from safedsr.runs import load_config
 
-    trained = load_config(out)["algorithm"]
+    config = load_config(out)
+    trained = config["algorithm"]
     if trained != algorithm:
         raise UserError(f"the run in {out} trains '{trained}', not '{algorithm}'; safedsr train {trained} --resume")
     given = {arg.partition("=")[0][2:].replace("-", "_") for arg in args if arg.startswith("--")} - {"out", "resume"}
@@ -91,9 +94,12 @@ def _resume(out: Path, algorithm: str, training: TrainConfig, args: list[str]) -
     if others := sorted(given - set(changes)):
         names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
         raise UserError(f"--resume takes its settings from {out}; leave out {names}")
+    from safedsr.devices import use_cores
     from safedsr.display import progress_bar
+    from safedsr.job import job_from_dict
     from safedsr.train import resume
 
+    use_cores(job_from_dict(config).lanes)
     with progress_bar(algorithm) as show:
         resume(out, changes, show=show)
     print(f"run folder: {out}")

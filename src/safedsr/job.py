@@ -71,6 +71,11 @@ class Job:
         return self.train.chunk or max(USUAL_CHUNK // self.agent.period, 1) * self.agent.period
 
     @property
+    def lanes(self) -> int:
+        """How many trainings it is: every seed in every environment."""
+        return len(self.environments) * len(self.seeds)
+
+    @property
     def num_costs(self) -> int:
         """J."""
         return len(self.environments[0].budgets)

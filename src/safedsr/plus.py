@@ -19,7 +19,7 @@ from safedsr import replay
 from safedsr.config import GridConfig
 from safedsr.grid import NUM_ACTIONS, cell_of
 from safedsr.layout import Layout
-from safedsr.nets import Mlp, descend
+from safedsr.nets import Mlp, dense, descend
 from safedsr.plus_config import SafeDsrPlusConfig
 from safedsr.safedsr import Weights
 from safedsr.types import PyTree, Trainer, Transition, Values
@@ -55,7 +55,7 @@ class CellNet(eqx.Module):
 
     def __call__(self, obs: Array, action: Array, place: Place) -> Array:
         """What it says of one action, [cells]."""
-        return self.last(self.hidden(obs, place)[action])
+        return dense(self.last, self.hidden(obs, place)[action])
 
 
 class Forecast(NamedTuple):
@@ -155,7 +155,7 @@ def successor_target(s: PlusState, t: Transition, lam: Array, config: SafeDsrPlu
     best = jax.nn.one_hot(jnp.argmax(scores(s.target, s.weights, hidden, lam)), NUM_ACTIONS)
     chances = (1 - config.plan_epsilon) * best + config.plan_epsilon / NUM_ACTIONS
     entered = jax.nn.one_hot(next_cell(t, s.place), len(s.weights.w_r))
-    return entered + config.gamma * (1 - t.terminated) * s.target.last(chances @ hidden)
+    return entered + config.gamma * (1 - t.terminated) * dense(s.target.last, chances @ hidden)
 
 
 def successor_loss(successor: CellNet, s: PlusState, t: Transition, goal: Array, config: SafeDsrPlusConfig) -> Array:
@@ -216,7 +216,7 @@ def learn(
 def values(policy: PlusPolicy, obs: Array, lam: Array) -> Values:
     """Q, K and M of every action; who wants the score alone pays for nothing else."""
     hidden = policy.successor.hidden(obs, policy.phi.place)
-    m = jax.vmap(policy.successor.last)(hidden)  # [A, cells]
+    m = jax.vmap(partial(dense, policy.successor.last))(hidden)  # [A, cells]
     score = scores(policy.successor, policy.weights, hidden, lam)
     return Values(q=m @ policy.weights.w_r, k=m @ policy.weights.w_c.T, m=m, score=score)
 

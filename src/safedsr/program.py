@@ -80,8 +80,7 @@ class Program:
         size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self.state_shape()))
         need, free = WORKING_COPIES * size, _free_memory(self._mesh.size)
         if free is not None and need > free:
-            lanes = len(self.job.seeds) * len(self.job.environments)
-            fit = int(lanes * free / need) // len(self.job.environments)
+            fit = int(self.job.lanes * free / need) // len(self.job.environments)
             cure = f"train about {fit} seeds at a time, or lower buffer_size" if fit else "lower buffer_size"
             raise UserError(
                 f"{len(self.job.seeds)} seeds in {len(self.job.environments)} environments need about "

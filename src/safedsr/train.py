@@ -17,6 +17,7 @@ import numpy as np
 
 from safedsr import runs
 from safedsr.agent import save_policy
+from safedsr.compiled import keep_compiled
 from safedsr.errors import UserError
 from safedsr.job import Job, job_from_dict
 from safedsr.metrics import within
@@ -55,6 +56,7 @@ def train(job: Job, out: str | Path, show: Show | None = None) -> Path:
     """Train a job into a new run folder."""
     steps, start = job.train.steps, job.agent.train_start
     require(steps > start, "steps", steps, f"learning starts at {start} (train_start): train longer, or start earlier")
+    keep_compiled()
     program = Program(job)
     program.check_memory()
     with runs.create_run(out, job.to_dict(), list(job.seeds), device_name()) as writer:
@@ -75,6 +77,7 @@ def resume(
             require_same(expect, config, out)
         if changes:
             job = dataclasses.replace(job, train=dataclasses.replace(job.train, **changes))
+        keep_compiled()
         program = Program(job)
         program.check_memory()
         found = writer.restore()

@@ -24,6 +24,22 @@ class Row(NamedTuple):
     trajectories: int = 0  # last steps whose positions are kept
     settings: Mapping[str, Any] = AS_IS
     preset: str = "paper"
+    budget: str = BUDGET
+    first_seed: int = 0
+
+
+FRESH = 100  # the first seed that SafeDSR-plus was not tuned on
+# Each takes one thing away from SafeDSR-plus.
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "m-alone": {"beta_r": 0.0, "beta_c": 0.0, "beta_m": 1.0},  # M learns for its own sake
+    "values-alone": {"beta_m": 0.0},  # … and only for that of its values
+    "no-waves": {"octaves": 0},
+    "greedy-target": {"plan_epsilon": 0.0},
+    "uniform-replay": {"even_share": 0.0},
+    "paper-penalty": {"rule": "proportional", "lam_start": 0.0},
+    "one-update": {"update_steps": 1},
+}
+_PLUS = ("safedsr-plus",)
 
 
 EXPERIMENTS: dict[str, tuple[Row, ...]] = {
@@ -41,10 +57,18 @@ EXPERIMENTS: dict[str, tuple[Row, ...]] = {
         Row("no-delay", ("safedsr",), costs=("diamond",), settings={"penalty_start": 0}),
         Row("absorb-no-delay", ("safedsr",), costs=("diamond",), settings={"terminal": "absorb", "penalty_start": 0}),
     ),
+    "plus": (  # SafeDSR-plus, which is not the paper's
+        Row("", _PLUS, costs=("none", "diamond", "square", "small-diamond"), first_seed=FRESH),
+        Row("two-costs", _PLUS, costs=("diamond,square",), budget="5,10", first_seed=FRESH),
+        Row("four-rooms", _PLUS, ("rooms-4",), ("diamond", "inverse-diamond"), first_seed=FRESH),
+        Row("tight", _PLUS, costs=("diamond",), budget="2", first_seed=FRESH),
+        *(Row(name, _PLUS, costs=("diamond",), settings=s, first_seed=FRESH) for name, s in ABLATIONS.items()),
+    ),
 }
 
 TIMES = {
     "baselines": "--quick about 8 minutes on two cores; --full half an hour on an NVIDIA H200, three days on two cores",
+    "plus": "--quick minutes, --full more than a day on two cores (reckoned, not measured)",
     "extras": "--quick about 10 minutes on two cores; --full an hour on an NVIDIA H200, two days on two cores",
 }
 
@@ -54,6 +78,7 @@ _QUICK_VALUE_BASED = {"epsilon_from": 400, "epsilon_to": 2_000, "penalty_start":
 QUICK_SETTINGS: dict[str, dict[str, Any]] = {
     **{algorithm: {"steps_per_epoch": 2_000, "decay_steps": 10_000} for algorithm in ON_POLICY},
     "safedqn": _QUICK_VALUE_BASED,
+    "safedsr-plus": _QUICK_VALUE_BASED,
     "safedsr": {**_QUICK_VALUE_BASED, "freeze": 2_500, "update_steps": 2, "batch_size": 64},
 }
 

@@ -1,27 +1,24 @@
 """From experiments to run folders: done jobs are skipped, begun ones go on, and all of them are checked first."""
 
-import contextlib
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import jax
-
 from safedsr import storage
 from safedsr.algorithms import find_algorithm
 from safedsr.config import TrainConfig
+from safedsr.devices import use_cores
 from safedsr.display import ShowJob
 from safedsr.errors import UserError, unknown
 from safedsr.job import Job, make_environments
-from safedsr.paper.experiments import BUDGET, EXPERIMENTS, QUICK_SETTINGS, Row, shorten
+from safedsr.paper.experiments import EXPERIMENTS, QUICK_SETTINGS, Row, shorten
 from safedsr.results import PACKED
 from safedsr.train import NotFinite, Progress, Show, Stopped, require_same, resume, train
 
 COMPILING = 15.0  # seconds a job, on two cores
 STEP_SECONDS = 17e-6  # of an on-policy baseline
-SAMPLE_SECONDS = {"safedqn": 4e-6, "safedsr": 16e-6}  # of a transition that is learnt from
+SAMPLE_SECONDS = {"safedqn": 4e-6, "safedsr": 16e-6, "safedsr-plus": 10e-6}  # of a transition that is learnt from
 
 
 class Task(NamedTuple):
@@ -69,12 +66,13 @@ def make_task(row: Row, algorithm: str, quick: bool = False) -> Task:
     """One algorithm of a row as a job."""
     settings = {**(QUICK_SETTINGS[algorithm] if quick else {}), **row.settings}
     agent = with_settings(find_algorithm(algorithm).settings(row.preset), settings)
-    environments = make_environments(algorithm, row.layouts, row.costs, BUDGET)
+    environments = make_environments(algorithm, row.layouts, row.costs, row.budget)
     # A short run must not end with a shorter chunk, which would be compiled again.
     chunk = agent.period if quick else None
     training = TrainConfig(steps=row.steps, chunk=chunk, trajectories=row.trajectories)
     name = "-".join(filter(None, (algorithm, row.name)))
-    return Task(name, Job(algorithm, environments, tuple(range(row.seeds)), agent, train=training))
+    seeds = tuple(range(row.first_seed, row.first_seed + row.seeds))
+    return Task(name, Job(algorithm, environments, seeds, agent, train=training))
 
 
 def with_settings(config: Any, settings: Mapping[str, Any]) -> Any:
@@ -111,19 +109,19 @@ def reproduce(tasks: Iterable[Task], out: Path, show: ShowJob | None = None) -> 
     tasks = list(tasks)
     standings = [standing(task, out / task.name) for task in tasks]
     total, before, broken = sum(task.work for task in tasks), 0.0, []
-    with compiled_once():
-        for i, (task, found) in enumerate(zip(tasks, standings, strict=True)):
-            title = f"{task.name} ({i + 1} of {len(tasks)})"
+    use_cores(max((task.job.lanes for task in tasks), default=1))
+    for i, (task, found) in enumerate(zip(tasks, standings, strict=True)):
+        title = f"{task.name} ({i + 1} of {len(tasks)})"
 
-            def share(p: Progress, title: str = title, task: Task = task, before: float = before) -> None:
-                if show:
-                    show(title, p, (before + task.work * p.step / p.steps) / total)
+        def share(p: Progress, title: str = title, task: Task = task, before: float = before) -> None:
+            if show:
+                show(title, p, (before + task.work * p.step / p.steps) / total)
 
-            try:
-                _finish(task, found, out / task.name, share)
-            except NotFinite as error:
-                broken.append(f"{task.name}: {error}")
-            before += task.work
+        try:
+            _finish(task, found, out / task.name, share)
+        except NotFinite as error:
+            broken.append(f"{task.name}: {error}")
+        before += task.work
     return broken
 
 
@@ -135,20 +133,6 @@ def _finish(task: Task, found: str, folder: Path, show: Show) -> None:
             resume(folder, asdict(task.job.train), task.job, show)
     except Stopped as stop:
         raise Stopped(f"{stop.args[0].partition(';')[0]}; the same command goes on from there") from None
-
-
-@contextlib.contextmanager
-def compiled_once() -> Iterator[None]:
-    """What jobs have in common is compiled for the first of them only."""
-    if jax.config.jax_compilation_cache_dir:  # pyright: ignore[reportAttributeAccessIssue]
-        yield
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        jax.config.update("jax_compilation_cache_dir", folder)
-        try:
-            yield
-        finally:
-            jax.config.update("jax_compilation_cache_dir", None)
 
 
 def share_done(tasks: Sequence[Task], out: Path) -> float:

@@ -1,0 +1,29 @@
+"""Timing side by side: what is compared takes turns, and the best of several turns counts.
+
+On one core the processor's time is the better clock: it is the time that a core to itself would have taken, whoever
+else is on it. A clock on the wall favours short turns, which slip through between those of others.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+
+def interleave(
+    works: Mapping[str, Callable[[], object]], repeats: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, float]:
+    """The best seconds of each, after a first turn that warms up; a work has to wait for its own result."""
+    best = dict.fromkeys(works, float("inf"))
+    for turn in range(repeats + 1):
+        for name, work in works.items():
+            began = clock()
+            work()
+            if turn:
+                best[name] = min(best[name], clock() - began)
+    return best
+
+
+def slope(amounts: list[float], seconds: list[float]) -> float:
+    """The power of the amount of work that time grows with: 1 is linear."""
+    return float(np.polyfit(np.log(amounts), np.log(seconds), 1)[0])

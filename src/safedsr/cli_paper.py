@@ -49,11 +49,24 @@ def reproduce(
         print(NOT_COMPARABLE)
     with jobs_bar(experiment, done) as show:
         broken = run(tasks, out, show)
+    if experiment == "plus" and not broken:
+        _adapt_plus(quick, out)
     print(f"run folders: {out}\ntables and figures: safedsr report {out} --out {out}-report")
     if quick:
         print("QUICK: not comparable with the paper's numbers")
     if broken:
         raise FloatingPointError("; ".join(broken))
+
+
+def _adapt_plus(quick: bool, out: Path) -> None:
+    """What the agents that know one cost map make of others."""
+    from safedsr.paper.adaptation_plan import QUICK, Scale
+    from safedsr.paper.plus_adaptation import finish
+    from safedsr.terminal import print_table
+
+    table = finish(out, QUICK if quick else Scale())
+    print_table(table.columns, table.rows, table.title)
+    print(table.note)
 
 
 def pack(

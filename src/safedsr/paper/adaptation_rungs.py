@@ -68,7 +68,8 @@ def climb_all(chosen: list[Agents], scale: Scale, out: Path, show: Any = lambda 
             if base not in loaded:
                 loaded[base] = _load(out / base)
             costs = plan.CHANGES[one.change].after
-            rows = climb(loaded[base][plan.LANES[one.change], one.seed], costs, rates[costs], scale)
+            agent, updates = loaded[base][plan.LANES[one.change], one.seed], scale.of(MEMORY_UPDATES)
+            rows = climb(agent, costs, rates[costs], updates, max(scale.of(plan.EPISODES), 64))
             about = {"variant": one.variant.name, "change": one.change, "seed": one.seed}
             storage.write_json(path, {"rows": [{**about, **row} for row in rows]})
         show(i + 1, len(chosen), one.file)
@@ -80,25 +81,25 @@ def _load(folder: Path) -> dict[tuple[int, int], Agent]:
     return load_all(folder)
 
 
-def climb(agent: Agent, costs: str, enough: float, scale: Scale) -> list[dict[str, Any]]:
+def climb(agent: Agent, costs: str, enough: float, updates: int, episodes: int) -> list[dict[str, Any]]:
     """The agent on its new map before anything is done and after each rung, and the seconds up to there."""
     environment, epsilon = environment_of(agent, costs), agent.job.agent.epsilon.epsilon_end
-    spend = ClimbConfig(updates=scale.of(MEMORY_UPDATES))
+    spend = ClimbConfig(updates=updates)
     # More than the oracle does cannot be expected: who does as well has learnt enough from memory.
     task = Task(costs, environment, spend, epsilon, enough)
-    rows, seconds = [_measure(BEFORE, agent, environment, epsilon, 0.0, scale)], 0.0
+    rows, seconds = [_measure(BEFORE, agent, environment, epsilon, 0.0, episodes)], 0.0
     for level in LEVELS:
         began = time.perf_counter()
         agent = RUNGS[level](agent, task)
         seconds += time.perf_counter() - began
-        rows.append(_measure(level, agent, environment, epsilon, seconds, scale))
+        rows.append(_measure(level, agent, environment, epsilon, seconds, episodes))
     return rows
 
 
 def _measure(
-    level: str, agent: Agent, environment: Environment, epsilon: float, seconds: float, scale: Scale
+    level: str, agent: Agent, environment: Environment, epsilon: float, seconds: float, episodes: int
 ) -> dict[str, Any]:
-    found = evaluate(agent, environment, max(scale.of(plan.EPISODES), 64), epsilon, SEED)
+    found = evaluate(agent, environment, episodes, epsilon, SEED)
     return {
         "level": level,
         "seconds": round(seconds, 4),
@@ -113,11 +114,12 @@ def oracles(scale: Scale, out: Path) -> dict[str, dict[str, float]]:
     """What the oracle's episodes come to on each new map at the last ε; computed once."""
     if not (out / ORACLE).exists():
         out.mkdir(parents=True, exist_ok=True)
-        storage.write_json(out / ORACLE, {costs: _oracle(costs, scale) for costs in plan.NEW_COSTS})
+        storage.write_json(out / ORACLE, {costs: oracle_of(costs, scale) for costs in plan.NEW_COSTS})
     return storage.read_json(out / ORACLE, plan.NEW_COSTS)
 
 
-def _oracle(costs: str, scale: Scale) -> dict[str, float]:
+def oracle_of(costs: str, scale: Scale) -> dict[str, float]:
+    """What the oracle's episodes come to with one cost map at the last ε."""
     job = plan.make_job("safedqn", plan.baseline_config("safedqn", scale), [costs], scale.of(plan.TRAINED), scale)
     (environment,) = job.environments
     epsilon = job.agent.epsilon.epsilon_end

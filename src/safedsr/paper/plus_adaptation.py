@@ -1,0 +1,130 @@
+"""How SafeDSR-plus adapts: agents of the experiment 'plus' that know one cost map and are given others.
+
+No step is taken in the environment. Every agent leaves a small file, so that the work can be stopped and shared between
+processes, like the rungs of the experiment with changing costs.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from safedsr import grid, memory, storage
+from safedsr.adapt.costs import environment_of, learner_of
+from safedsr.agent import Agent, load_all
+from safedsr.errors import UserError
+from safedsr.metrics import Summary, summarize
+from safedsr.paper.adaptation_arms import RUNG_NAMES
+from safedsr.paper.adaptation_plan import Scale
+from safedsr.paper.adaptation_rungs import climb, oracle_of
+from safedsr.paper.adaptation_tables import Table, interval
+
+KNOWN, NEW = ("two-rooms", "diamond"), ("small-diamond", "square", "inverse-diamond")
+UPDATES, EPISODES, PLACES = 10_000, 1_000, 20_000
+FOLDER, ORACLE = "adaptation", "oracle.json"
+
+
+def finish(out: Path, scale: Scale) -> Table:
+    """Adapt the agents of the experiment in `out`, as far as that is not done, and give the table."""
+    folder = out / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / ORACLE).exists():
+        rates = {costs: oracle_of(costs, scale)["safe_goal_rate"] for costs in NEW}
+        storage.write_json(folder / ORACLE, rates)
+    oracle = storage.read_json(folder / ORACLE, NEW)
+    adapt_all(out / "safedsr-plus", folder, oracle, scale.of(UPDATES))
+    table = adaptation_table(folder, oracle)
+    storage.write_atomic(folder / "table.md", lambda file: file.write_text(table.markdown(), encoding="utf-8"))
+    return table
+
+
+class Try(NamedTuple):
+    """One agent and the costs it is given."""
+
+    seed: int
+    costs: str
+
+    @property
+    def file(self) -> str:
+        """Where its numbers are kept."""
+        return f"{self.costs}-{self.seed}.json"
+
+
+def adapt_all(
+    run: Path, out: Path, oracle: Mapping[str, float], updates: int = UPDATES, show: Callable[[str], None] = print
+) -> None:
+    """Try every agent of a run that knows the known costs on all new ones; `oracle` holds the safe share of each."""
+    out.mkdir(parents=True, exist_ok=True)
+    agents = {seed: agent for (_, seed), agent in load_all(run).items() if _knows(agent)}
+    if not agents:
+        raise UserError(f"{run} has no agent that knows {KNOWN[0]} with {KNOWN[1]} costs; train that part first")
+    for one in tries(agents):
+        path = out / one.file
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(storage.lock(path.with_suffix(".lock")))
+            except UserError:
+                continue
+            if path.exists():
+                continue
+            agent = agents[one.seed]
+            rows = climb(agent, one.costs, oracle[one.costs], updates, EPISODES)
+            storage.write_json(path, {**one._asdict(), "r2": held_out_r2(agent, one.costs), "rows": rows})
+        show(one.file)
+
+
+def tries(agents: Mapping[int, Agent]) -> Iterator[Try]:
+    """Everything there is to try, seed by seed."""
+    for seed in sorted(agents):
+        for costs in NEW:
+            yield Try(seed, costs)
+
+
+def _knows(agent: Agent) -> bool:
+    scene = agent.environment.scene
+    return (scene.name, *scene.cost_names) == KNOWN
+
+
+def held_out_r2(agent: Agent, costs: str, seed: int = 0) -> float:
+    """R² of new costs on φ with refitted weights, on steps from uniformly random free places with random actions."""
+    layout = environment_of(agent, costs).scene.layout
+    w_c = np.asarray(learner_of(agent.refit(costs)).weights.w_c, np.float64)[0]
+    rng = np.random.default_rng(seed)
+    height, width = layout.walls.shape
+    place = rng.uniform(0, (width, height), (PLACES, 2)).astype(np.float32)
+    place = place[~layout.walls[place[:, 1].astype(int), place[:, 0].astype(int)]]
+    action = rng.integers(grid.NUM_ACTIONS, size=len(place))
+    keys = jax.random.split(jax.random.key(seed), len(place))
+
+    def cost(key: jax.Array, place: jax.Array, action: jax.Array) -> jax.Array:
+        length = grid.step_length(key, agent.job.grid)
+        return grid.lookup(layout.costs, grid.land(place, action, length, layout))[0]
+
+    actual = np.asarray(jax.jit(jax.vmap(cost))(keys, jnp.asarray(place), jnp.asarray(action)), np.float64)
+    guess = memory.features_of(learner_of(agent).phi, place / layout.scale, action) @ w_c
+    return float(1 - np.mean((actual - guess) ** 2) / actual.var())
+
+
+def adaptation_table(out: Path, oracle: Mapping[str, float]) -> Table:
+    """Safe share after each rung, over seeds, beside the oracle's."""
+    files = [path for path in sorted(out.glob("*.json")) if path.name != ORACLE]
+    found = [storage.read_json(path, ["costs", "rows", "r2"]) for path in files]
+    lines = []
+    for costs in NEW:
+        here = [one for one in found if one["costs"] == costs]
+        if here:
+            rates = [interval(_over(here, n, "safe")) for n in range(len(RUNG_NAMES))]
+            seconds = f"{np.median([one['rows'][-1]['seconds'] for one in here]):.0f}"
+            fit = f"{summarize(np.array([one['r2'] for one in here])).iqm:.3f}"
+            lines.append((costs, str(len(here)), fit, *rates, f"{oracle[costs]:.3f}", seconds))
+    columns = ("new costs", "agents", "R² on φ", *RUNG_NAMES.values(), "oracle", "seconds")
+    note = f"Share of safe goals in {EPISODES} episodes at ε = 0.25: IQM over agents with a 95 % bootstrap interval."
+    return Table(f"{KNOWN[0]}, trained on {KNOWN[1]}", columns, lines, note)
+
+
+def _over(here: list[dict[str, Any]], n: int, name: str) -> Summary:
+    return summarize(np.array([one["rows"][n][name] for one in here]))

@@ -7,7 +7,7 @@ import pytest
 from safedsr.config import EpsilonSchedule, GridConfig, OracleConfig
 from safedsr.errors import UserError
 from safedsr.maptext import parse_scene
-from safedsr.oracle import find_oracle, oracle_paths, plan
+from safedsr.oracle import expected_rewards, find_oracle, oracle_paths, plan
 from safedsr.scene import load_scene
 from safedsr.schedule import anneal, epsilon_at
 
@@ -46,6 +46,24 @@ def test_a_plan_for_random_actions_is_the_value_of_random_walking(corridor):
             rewards[here] += (-0.01 + (there >= 8)) / 4
             matrix[here, there] -= 0.99 / 4 * (there < 8)
     np.testing.assert_allclose(found.values[1], np.linalg.solve(matrix, rewards), atol=1e-4)
+
+
+@pytest.mark.parametrize(("error", "length"), [(-0.001, 7), (0.001, 200)])
+def test_with_expected_rewards_a_little_too_high_nobody_finishes(corridor, error, length):
+    """A step that seems to give anything at all is worth more, for ever, than the goal that ends it."""
+    rewards = jnp.full((20, 4), error).at[7, RIGHT].add(0.05).at[17, RIGHT].add(0.05)  # the step into the goal
+    found = find_oracle(corridor.layout, (5.0,), GREEDY, COARSE, HALF_STEPS, rewards)
+    assert found.greedy.length == length and found.greedy.goal_rate == (length < 200)
+
+
+def test_rewards_are_expected_at_the_centres_by_rows(corridor):
+    class Phi:
+        def features(self, obs, action):
+            return jnp.array([obs[0], obs[1], action])
+
+    found = expected_rewards(Phi(), jnp.array([5.0, 50.0, 1000.0]), corridor.layout, 2)  # the map is 5 cells wide
+    x, y = np.tile(np.arange(10) / 2 + 0.25, 2), np.repeat([0.25, 0.75], 10)
+    np.testing.assert_allclose(found, (x + 10 * y)[:, None] + 1000 * np.arange(4), rtol=1e-5)
 
 
 def test_walks_of_a_corridor_by_hand(corridor):

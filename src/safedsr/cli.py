@@ -2,20 +2,19 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
 from safedsr.cli_adapt import adapt, certify
 from safedsr.cli_adaptation import adaptation_command
 from safedsr.cli_figures import figures
+from safedsr.cli_oracle import oracle
 from safedsr.cli_paper import pack, reproduce
 from safedsr.cli_runs import algos, evaluate, report, train, train_command
 from safedsr.compiled import keep_compiled
-from safedsr.config import EpsilonSchedule, GridConfig, OracleConfig
 from safedsr.errors import Refusal, UserError
-from safedsr.terminal import Budgets, CostNames, Json, LayoutName, busy, print_json, print_table
-from safedsr.validation import parse_budgets
+from safedsr.terminal import CostNames, Json, LayoutName, print_json, print_table
 
 
 def envs(as_json: Json = False) -> None:
@@ -67,71 +66,6 @@ def show(
             print(f"\npicture: {png}")
 
 
-def oracle(
-    layout: LayoutName = "one-room",
-    costs: CostNames = None,
-    budget: Budgets = "5",
-    png: Annotated[Path | None, tyro.conf.arg(help="Draw its walk into this picture file.")] = None,
-    as_json: Json = False,
-    schedule: Annotated[EpsilonSchedule, tyro.conf.arg(name="")] = EpsilonSchedule(),
-    config: Annotated[OracleConfig, tyro.conf.arg(name="")] = OracleConfig(),
-    grid: Annotated[GridConfig, tyro.conf.arg(name="")] = GridConfig(),
-) -> None:
-    """Plan the safest short way, walk it on the ε schedule and count the goals."""
-    from safedsr.scene import load_scene
-
-    scene = load_scene(layout, costs)
-    budgets = parse_budgets(budget, len(scene.cost_names))
-    from safedsr.oracle import find_oracle, oracle_paths
-
-    with busy(f"planning and walking {scene.name}", quiet=as_json):
-        found = find_oracle(scene.layout, budgets, schedule, config, grid)
-    if png:
-        from safedsr import figures
-
-        paths = oracle_paths(found, scene.layout, (0.0, *[schedule.epsilon_end] * 8), config, grid)
-        figures.save(figures.map_figure(scene, paths, f"oracle, {scene.name}, λ = {found.lam:g}"), png)
-    rows = {
-        f"schedule {schedule.epsilon_start:g} → {schedule.epsilon_end:g}": found.scheduled,
-        "ε = 0": found.greedy,
-        f"ε = {schedule.epsilon_end:g}": found.exploring,
-    }
-    if as_json:
-        return print_json(
-            {
-                **_walk_json(found.scheduled),
-                "path_length": float(found.greedy.length),
-                "path_cost": float(found.greedy.cost.sum()),
-                "path_costs": found.greedy.cost.tolist(),
-                "lam": float(found.lam),
-                "lams": [float(lam) for lam in found.lams],
-                "budgets": list(budgets),
-                "steps": config.steps,
-                "epsilon_0": _walk_json(found.greedy),
-                "epsilon_end": _walk_json(found.exploring),
-            }
-        )
-    print_table(
-        ("ε", "goals", "safe goals", "goal rate", "safe goal rate", "steps", "cost"),
-        [
-            (
-                name,
-                f"{walks.goal_count:.0f}",
-                f"{walks.safe_goal_count:.0f}",
-                f"{walks.goal_rate:.3f}",
-                f"{walks.safe_goal_rate:.3f}",
-                f"{walks.length:.1f}",
-                " ".join(f"{value:.1f}" for value in walks.cost),
-            )
-            for name, walks in rows.items()
-        ],
-        title=f"oracle, λ = {found.lam:g}",
-    )
-    print(f"counts over {config.steps} steps, mean of {config.walks} walks; rates and means at the last ε")
-    if png:
-        print(f"picture: {png}")
-
-
 def demo(
     out: Annotated[Path, tyro.conf.arg(help="Folder for the run and the picture.")] = Path("demo"),
     seed: Annotated[int, tyro.conf.arg(help="Seed of the training.")] = 0,
@@ -151,12 +85,6 @@ def demo(
     print(f"{EPISODES} episodes each, ε = {EPSILON:g}; mean and 95 % interval")
     print(f"new cost weights in {seconds:.1f} s, compilation included; dynamics, rewards and λ untouched")
     print(f"picture: {picture}")
-
-
-def _walk_json(walks: Any) -> dict[str, float]:
-    return {
-        name: float(getattr(walks, name)) for name in ("goal_count", "safe_goal_count", "goal_rate", "safe_goal_rate")
-    }
 
 
 COMMANDS = {

@@ -17,6 +17,7 @@ from safedsr import grid
 from safedsr.config import EpsilonSchedule, GridConfig, OracleConfig
 from safedsr.layout import Layout
 from safedsr.schedule import anneal
+from safedsr.types import PyTree
 from safedsr.walks import episode_paths
 
 LAMBDAS = (0.0, 0.003, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
@@ -59,8 +60,12 @@ def find_oracle(
     schedule: EpsilonSchedule | None = None,
     config: OracleConfig | None = None,
     grid_config: GridConfig | None = None,
+    rewards: Array | None = None,
 ) -> Oracle:
-    """The policy with the largest safe goal count among those that are best for r - λ·c, over a range of λ."""
+    """The policy with the largest safe goal count among those that are best for r - λ·c, over a range of λ.
+
+    `rewards` [sub-cells, A] may say what a step from each sub-cell is expected to give, instead of the true r.
+    """
     schedule, config, grid_config = schedule or EpsilonSchedule(), config or OracleConfig(), grid_config or GridConfig()
     limits = np.asarray(budgets, np.float32)
     relative = (1 + limits.mean()) / (1 + limits) if len(limits) else limits
@@ -68,7 +73,7 @@ def find_oracle(
     walk = partial(_walk, layout=layout, budgets=limits, schedule=schedule, config=config, grid_config=grid_config)
     search_key, walk_key = jax.random.split(jax.random.key(config.seed))
 
-    plans = [plan(layout, lam * relative, config, grid_config) for lam in lams]
+    plans = [plan(layout, lam * relative, config, grid_config, rewards) for lam in lams]
     actions = jnp.stack([found.actions for found in plans])
     first, last = schedule.epsilon_start, schedule.epsilon_end
     trials = walk(search_key, actions, jnp.array([[first, last]]), walks=SEARCH_WALKS)
@@ -79,12 +84,13 @@ def find_oracle(
 
 
 @partial(jax.jit, static_argnames=("config", "grid_config"))
-def plan(layout: Layout, lam: Array, config: OracleConfig, grid_config: GridConfig) -> Plan:
+def plan(
+    layout: Layout, lam: Array, config: OracleConfig, grid_config: GridConfig, rewards: Array | None = None
+) -> Plan:
     """The best policy for the reward r - λ·c, expecting a share `plan_epsilon` of random actions."""
     height, width = layout.walls.shape
     n = config.subcells
-    rows, columns = jnp.meshgrid(jnp.arange(height * n), jnp.arange(width * n), indexing="ij")
-    centres = (jnp.stack([columns, rows], -1).reshape(-1, 2) + 0.5) / n  # [cells, 2]
+    centres = _centres(layout, n)
     points, weights = np.polynomial.hermite_e.hermegauss(config.noise_points)
     lengths = grid_config.step_mean + grid_config.step_std * jnp.asarray(
         np.clip(points, -grid_config.step_clip, grid_config.step_clip), jnp.float32
@@ -95,7 +101,7 @@ def plan(layout: Layout, lam: Array, config: OracleConfig, grid_config: GridConf
         there = grid.land(pos, action, length, layout)
         goal = grid.at_goal(there, layout)
         cost = grid.lookup(layout.costs, there)
-        reward = grid_config.step_reward + grid_config.goal_reward * goal - lam @ cost
+        reward = (grid_config.step_reward + grid_config.goal_reward * goal) * (rewards is None) - lam @ cost
         column, row = grid.cell_of(there * n)
         return row * (width * n) + column, reward, config.gamma * ~goal
 
@@ -104,7 +110,7 @@ def plan(layout: Layout, lam: Array, config: OracleConfig, grid_config: GridConf
     index, reward, discount = jax.vmap(by_action, (0, None, None))(centres, jnp.arange(grid.NUM_ACTIONS), lengths)
 
     def action_values(values: Array) -> Array:
-        return (reward + discount * values[index]) @ weights  # [cells, actions]
+        return (reward + discount * values[index]) @ weights + (0.0 if rewards is None else rewards)  # [cells, actions]
 
     def sweep(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         values, _, count = carry
@@ -123,6 +129,24 @@ def plan(layout: Layout, lam: Array, config: OracleConfig, grid_config: GridConf
     best = q >= q.max(1, keepdims=True) - TIE
     actions = grid.NUM_ACTIONS - 1 - best[:, ::-1].argmax(1)
     return Plan(values.reshape(shape), actions.reshape(shape))
+
+
+def _centres(layout: Layout, subcells: int) -> Array:
+    """The positions [sub-cells, 2] of the centres of all sub-cells, by rows."""
+    height, width = layout.walls.shape
+    rows, columns = jnp.meshgrid(jnp.arange(height * subcells), jnp.arange(width * subcells), indexing="ij")
+    return (jnp.stack([columns, rows], -1).reshape(-1, 2) + 0.5) / subcells
+
+
+def expected_rewards(phi: PyTree, w_r: Array, layout: Layout, subcells: int) -> Array:
+    """φ(s, a)·w_r of every action at the centre of every sub-cell, [sub-cells, A]."""
+
+    def one(pos: Array, action: Array) -> Array:
+        return phi.features(pos / layout.scale, action) @ w_r
+
+    by_action = jax.vmap(one, (None, 0))
+    places = _centres(layout, subcells)
+    return jax.lax.map(lambda pos: by_action(pos, jnp.arange(grid.NUM_ACTIONS)), places, batch_size=1000)
 
 
 def planned(actions: Array, pos: Array, subcells: int) -> Array:

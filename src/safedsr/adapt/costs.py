@@ -74,7 +74,7 @@ def scene_of(scene: Scene, costs: Costs | None) -> Scene:
         raise UserError("labelled steps say nothing about the rest of the map; refit takes them, else give a cost map")
     if isinstance(costs, Scene | Layout):
         layout, names = (costs.layout, costs.cost_names) if isinstance(costs, Scene) else (costs, None)
-        _require_same_map(layout, scene)
+        require_same_map(layout, scene)
         drawn = with_costs(scene, np.asarray(layout.costs))
         return drawn if names is None else Scene(scene.name, drawn.layout, names)
     if callable(costs):
@@ -83,7 +83,8 @@ def scene_of(scene: Scene, costs: Costs | None) -> Scene:
     return with_costs(scene, costs)
 
 
-def _require_same_map(layout: Layout, scene: Scene) -> None:
+def require_same_map(layout: Layout, scene: Scene) -> None:
+    """Raise unless a map differs from a scene's in nothing but its costs."""
     mine = scene.layout
     if np.shape(layout.walls) != np.shape(mine.walls):
         sizes = [" × ".join(map(str, np.shape(x.walls))) for x in (layout, mine)]

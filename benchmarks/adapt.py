@@ -21,7 +21,8 @@ from safedsr import memory
 from safedsr.adapt.gradient import refit_by_gradient
 from safedsr.adapt.refit import refit
 from safedsr.agent import Agent, load
-from safedsr.demo import CONFIG, TRAINING, move_obstacle
+from safedsr.config import EpsilonSchedule, MultiplierConfig, SafeDsrConfig
+from safedsr.demo import TRAINING, move_obstacle
 from safedsr.evaluate import run_episodes
 from safedsr.job import Job, make_environments
 from safedsr.layout import Scene
@@ -29,6 +30,15 @@ from safedsr.memory import FIT_STEPS
 from safedsr.train import train
 
 UPDATES, EPISODES, CERTIFIED = 10_000, 64, 10_000
+CONFIG = SafeDsrConfig(
+    terminal="absorb",
+    epsilon=EpsilonSchedule(epsilon_from=3_000, epsilon_to=12_000),
+    multiplier=MultiplierConfig(aim=(1.0,), penalty_start=15_000, lam_lr=0.005),
+    train_start=3_000,
+    freeze=15_000,
+    update_steps=4,
+    batch_size=128,
+)
 SLOW = 0.8  # share of random actions at which an episode takes about a hundred steps
 REFIT_LIMIT, LOOP_LIMIT, CERTIFICATE_LIMIT = 0.020, 0.500, 10.0  # seconds
 
@@ -53,7 +63,7 @@ def measure(work: Callable[[], Any], repeats: int) -> Timed:
 
 
 def train_agent(folder: Path) -> Agent:
-    """The demonstration's agent, trained for half as long."""
+    """A small SafeDSR agent."""
     environments = make_environments("safedsr", ["one-room"], ["diamond"], "5")
     train(Job("safedsr", environments, (0,), CONFIG, train=replace(TRAINING, steps=15_000)), folder)
     return load(folder)

@@ -131,15 +131,17 @@ def test_scores_are_those_of_plain_episodes(agent, monkeypatch):
 
 
 def torn(agent):
-    """The agent with an M that says: straight on pays 1 and costs 1, down pays 0.5 and costs nothing."""
+    """The agent with an M that says: straight on pays 1 and costs 1, down pays 0.5 and costs nothing; next, go on."""
     learner = agent.policy.learner
     d = len(learner.weights.w_r)
     weights = Weights(jnp.eye(d)[0], jnp.eye(d)[1:2])
-    phi = np.asarray(jax.vmap(all_features, (None, 0))(learner.phi, jnp.asarray(START[None], jnp.float32)))[0]
-    wanted = np.zeros((4, d))
-    wanted[ACTIONS.index("right"), :2] = 1, 1
-    wanted[ACTIONS.index("down"), 0] = 0.5
-    matrix = np.linalg.lstsq(phi, wanted)[0].T
+    places = jnp.asarray([START, START + np.array([0.25, 0.0])], jnp.float32)  # a step of 0.75 cells, on a map of 3
+    phi = np.asarray(jax.vmap(all_features, (None, 0))(learner.phi, places))
+    wanted = np.zeros((2, 4, d))
+    wanted[0, ACTIONS.index("right"), :2] = 1, 1
+    wanted[0, ACTIONS.index("down"), 0] = 0.5
+    wanted[1, ACTIONS.index("right"), 0] = 1
+    matrix = np.linalg.lstsq(phi.reshape(8, -1), wanted.reshape(8, -1))[0].T
     numbers = jnp.asarray(matrix, jnp.float32), jnp.zeros(d)
     m = eqx.tree_at(lambda net: (net.layers[0].weight, net.layers[0].bias), learner.successor, numbers)
     return agent.with_policy(agent.policy._replace(learner=learner._replace(successor=m, weights=weights)))

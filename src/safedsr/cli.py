@@ -70,21 +70,24 @@ def demo(
     out: Annotated[Path, tyro.conf.arg(help="Folder for the run and the picture.")] = Path("demo"),
     seed: Annotated[int, tyro.conf.arg(help="Seed of the training.")] = 0,
 ) -> None:
-    """Train a small agent, move the obstacle into its way, fit its cost weights anew and compare."""
+    """Train an agent for a moment, move the obstacle into its way, adapt it without a new step and compare."""
     from safedsr.demo import EPISODES, EPSILON, REDUCTION, run_demo
     from safedsr.display import progress_bar
 
     print(REDUCTION)
     with progress_bar("training") as show:
-        rows, seconds, picture = run_demo(out, seed, show)
+        found = run_demo(out, seed, show)
     print_table(
         ("", "goal rate", "safe goal rate", "cost", "steps"),
-        [(r.title, r.found.goal_rate, r.found.safe_goal_rate, r.found.cost[0], r.found.length) for r in rows],
+        [(r.title, r.found.goal_rate, r.found.safe_goal_rate, r.found.cost[0], r.found.length) for r in found.rows],
         title="one room, diamond costs, budget 5",
     )
     print(f"{EPISODES} episodes each, ε = {EPSILON:g}; mean and 95 % interval")
-    print(f"new cost weights in {seconds:.1f} s, compilation included; dynamics, rewards and λ untouched")
-    print(f"picture: {picture}")
+    print(
+        f"new cost weights in {found.fit_seconds:.1f} s, λ and M in {found.learn_seconds:.1f} s, compilation included; "
+        "no new step was taken"
+    )
+    print(f"picture: {found.picture}")
 
 
 COMMANDS = {

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from safedsr.layout import Layout, Scene, make_layout, stack_layouts
     from safedsr.maptext import format_scene, parse_scene
     from safedsr.oracle import find_oracle
+    from safedsr.plus_config import SafeDsrPlusConfig
     from safedsr.runs import load_run
     from safedsr.scene import load_scene, with_costs
 
@@ -38,6 +39,7 @@ _HOME = {
     "OracleConfig": "config",
     "SafeDqnConfig": "config",
     "SafeDsrConfig": "config",
+    "SafeDsrPlusConfig": "plus_config",
     "Samples": "adapt.costs",
     "Scene": "layout",
     "TrainConfig": "config",
@@ -64,6 +66,7 @@ __all__ = [
     "OracleConfig",
     "SafeDqnConfig",
     "SafeDsrConfig",
+    "SafeDsrPlusConfig",
     "Samples",
     "Scene",
     "TrainConfig",

@@ -1,6 +1,7 @@
 """The experiment with changing costs, from trainings to tables and figures: tiny, or on made-up numbers."""
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,19 +13,28 @@ from safedsr.cli import main
 from safedsr.cli_adaptation import KINDS, LATER, OWNERS, choose
 from safedsr.config import MultiplierConfig
 from safedsr.errors import UserError
-from safedsr.figures.adaptation import comparison_lines, phase_lines, phases_figure, rung_points, walks_figure
+from safedsr.figures.adaptation import (
+    MARKERS,
+    comparison_figure,
+    comparison_lines,
+    phase_lines,
+    phases_figure,
+    rung_points,
+    walks_figure,
+)
 from safedsr.metrics import Episodes
 from safedsr.paper import adaptation_plan as plan
 from safedsr.paper.adaptation_arms import Arm, arm_rows, since, time_to_safe, windowed
 from safedsr.paper.adaptation_engine import staged
 from safedsr.paper.adaptation_plan import OWN, QUICK, Phase, Scale
 from safedsr.paper.adaptation_runs import Stage, finish, run_stages, stages
-from safedsr.paper.adaptation_summary import Timeline, phase_rows
-from safedsr.paper.adaptation_tables import comparison_table, middle, phase_table
-from safedsr.paper.adaptation_walks import pack_walk, read_walks
+from safedsr.paper.adaptation_summary import Timeline, phase_rows, read_summary
+from safedsr.paper.adaptation_tables import comparison_table, middle, phase_table, tables
+from safedsr.paper.adaptation_walks import EVALUATIONS, pack_walk, read_walks
 from safedsr.paper.reproduce import standing
 from safedsr.value_based import EVALUATE
 
+PUBLISHED = Path(__file__).parent.parent / "results" / "adaptation"
 SIGN: dict[str, Any] = {"multiplier": MultiplierConfig(rule="sign", penalty_start=60)}
 PHASES = (
     Phase(1, "training", 0, "everything", OWN),
@@ -180,15 +190,36 @@ def test_lines_of_the_figure(data):
     assert drawn.get_title() == "diamond → square" and [text.get_text() for text in drawn.texts] == list("1234567")
 
 
+def test_the_whole_legend_is_inside_the_figure(data):
+    arm, rung = data["arm_curves"][0], data["rungs"][0]
+    owners = (*(f"safedsr-{variant.name}" for variant in plan.COMPARED), *plan.BASELINES)
+    arms = [{**arm, "owner": owner, "arm": name} for owner in owners for name in ("(c) goes on", "(f) from scratch")]
+    rungs = [{**rung, "variant": variant.name, "level": level} for variant in plan.COMPARED for level in MARKERS]
+    figure = comparison_figure({**data, "arm_curves": arms, "rungs": rungs})
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    assert len(legend.get_texts()) == len(arms) + len(rungs) + 2  # and the oracle, and half of it
+    box, below = legend.get_window_extent(), figure.axes[3].xaxis.label.get_window_extent()
+    assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y0 >= 0
+    assert box.y1 <= below.y0
+
+
 def test_tables_in_words(data):
     (row,) = phase_table(data, 0).rows
     assert row == ("cut", "3 post-adaption evaluation", row[2], "0.300", "1.000 (1.000 … 1.000)", row[5], "0.50")
-    assert row[2].startswith("0.300 (")
+    assert row[2].startswith("0.300 (") and phase_table(data, 0).note.startswith("IQM over 2 seeds")
     rung, arm = comparison_table(data, 0).rows
-    assert rung[:6] == ("safedsr-cut", "(a) refit", "2 of 3", "0", "0.2", "0")
+    assert rung[:6] == ("safedsr-cut", "(a) refit", "2 of 3", "0", "0.2", "–")
     assert arm[:6] == ("safedqn", "(d) goes on", "1 of 2", "∞", "∞", "110")
     assert middle([1, None, 3]) == "3" and "| safedqn |" in comparison_table(data, 0).markdown()
     assert not comparison_table({**data, "rungs": [], "arms": []}, 0).rows
+
+
+def test_published_tables_are_those_of_the_published_numbers():
+    found = tables(read_summary(PUBLISHED))
+    assert "\n".join(table.markdown() for table in found) == (PUBLISHED / "tables.md").read_text(encoding="utf-8")
+    expected = {(v.name, change, phase) for v in plan.VARIANTS for change in range(3) for phase in EVALUATIONS}
+    assert read_walks(PUBLISHED).keys() == expected
 
 
 def test_parts_are_chosen_by_name():

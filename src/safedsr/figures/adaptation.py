@@ -25,6 +25,7 @@ COLORS = {"cut": color_of("safedsr"), "absorb": "#e69f00"}
 DASHES = {False: "-", True: (0, (3, 1))}
 MARKERS = {"cost": "o", "penalty": "s", "memory": "D"}
 LIMITS = (-0.02, 1.02)
+NAME_WIDTH = 0.4  # inches, of the rows' names beside the maps
 Walks = Mapping[tuple[str, int, int], tuple[int, np.ndarray]]
 
 
@@ -74,7 +75,7 @@ def phases_figure(data: Mapping[str, Any]) -> Figure:
     panels[0, 0].set_ylim(*LIMITS)
     for axes, how in zip(panels[:, 0], ("averaged as in Sec. 5.2", "mean and quartiles of seeds"), strict=True):
         axes.set_ylabel(f"safe goal rate,\n{how}")
-    _legend(figure, panels[0, 0])
+    _legend(figure, panels[0, 0], 5)
     return figure
 
 
@@ -97,8 +98,8 @@ def walks_figure(walks: Walks, change: int) -> Figure:
     names = [v.name for v in plan.VARIANTS if any((v.name, change, phase) in walks for phase in EVALUATIONS)]
     layout = load_scene(plan.LAYOUT, plan.CHANGES[change].after).layout
     height, width = layout.walls.shape
-    size = WIDTH / len(EVALUATIONS)
-    figure = Figure(figsize=(WIDTH, len(names) * (size * height / width + 0.15) + 0.2), layout="constrained")
+    size = (WIDTH - NAME_WIDTH) / len(EVALUATIONS)
+    figure = Figure(figsize=(WIDTH, len(names) * (size * height / width + 0.05) + 0.2), layout="constrained")
     panels = figure.subplots(len(names), len(EVALUATIONS), squeeze=False)
     titles = {phase.number: phase.name.removesuffix(" evaluation") for phase in plan.PHASES}
     for axes, phase in zip(panels[0], EVALUATIONS, strict=True):
@@ -156,8 +157,8 @@ def rung_points(data: Mapping[str, Any], change: int) -> list[tuple[str, str, fl
 @printed()
 def comparison_figure(data: Mapping[str, Any]) -> Figure:
     """Safe goal rate after the change against steps (above) and against seconds (below), mean over seeds."""
-    figure = Figure(figsize=(WIDTH, 4.8), layout="constrained")
-    panels = figure.subplots(2, len(plan.CHANGES), sharey=True, squeeze=False)
+    figure = Figure(figsize=(WIDTH, 5.2), layout="constrained")
+    panels = figure.subplots(2, len(plan.CHANGES), sharex="row", sharey=True, squeeze=False)
     for change, what in enumerate(plan.CHANGES):
         above, below = panels[:, change]
         for axes, seconds in ((above, False), (below, True)):
@@ -179,14 +180,14 @@ def comparison_figure(data: Mapping[str, Any]) -> Figure:
     panels[0, 0].set_ylim(*LIMITS)
     for axes in panels[:, 0]:
         axes.set_ylabel("safe goal rate")
-    _legend(figure, panels[0, 0])
+    _legend(figure, panels[0, 0], 3)
     return figure
 
 
-def _legend(figure: Figure, axes: Axes) -> None:
+def _legend(figure: Figure, axes: Axes, columns: int) -> None:
     handles, labels = axes.get_legend_handles_labels()
     if labels:
-        figure.legend(handles, labels, loc="outside lower center", ncols=4)
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns)
 
 
 def draw_all(out: Path, folder: Path) -> list[tuple[str, Path]]:

@@ -12,6 +12,7 @@ from safedsr.value_based import EVALUATE
 
 EVALUATIONS = tuple(phase for phase in plan.PHASES if phase.mode == EVALUATE)
 NOT_COMPARABLE = "QUICK: two seeds, a fiftieth of the steps; these numbers are NOT comparable with anything."
+NONE = "–"  # violations of those who take no step in the environment
 
 Row = dict[str, Any]
 
@@ -39,17 +40,18 @@ def tables(data: dict[str, Any]) -> list[Table]:
 
 def phase_table(data: dict[str, Any], change: int) -> Table:
     """Every evaluation phase of every variant, over seeds."""
-    lines = []
+    lines, seeds = [], 0
     for variant in plan.VARIANTS:
         mine = [row for row in data["phases"] if (row["variant"], row["change"]) == (variant.name, change)]
         for phase in EVALUATIONS:
             here = [row for row in mine if row["phase"] == phase.number]
             if here:
+                seeds = max(seeds, len(here))
                 safe, goal, cost, lam = (over_seeds(here, name) for name in ("safe", "goal", "cost", "lam"))
                 numbers = interval(safe), f"{safe.mean:.3f}", interval(goal), interval(cost, 1), f"{lam.iqm:.2f}"
                 lines.append((variant.name, f"{phase.number} {phase.name}", *numbers))
     columns = ("SafeDSR", "phase", "safe goal rate", "mean", "goal rate", "cost", "λ")
-    note = "IQM over seeds with a 95 % bootstrap interval; the mean of the safe goal rate beside it. ε = 0.25."
+    note = f"IQM over {seeds} seeds with a 95 % bootstrap interval; the mean of the safe goal rate beside it. ε = 0.25."
     return Table(f"Evaluation phases, {plan.CHANGES[change].name}", columns, lines, note)
 
 
@@ -71,10 +73,11 @@ def comparison_table(data: dict[str, Any], change: int) -> Table:
     columns = ("agent", "arm", "safe in time", "steps to safe", "seconds to safe", "violations", "safe goal rate")
     note = (
         "Safe: the share of safe goals among the episodes of the last 5000 steps is at least half of the oracle's. "
-        "Medians over seeds, ∞ where most never are; violations are episodes over the budget until then. Rates: IQM "
-        "over seeds with a 95 % bootstrap interval, of the last 20 000 of 200 000 steps, or of 1000 episodes at "
-        "ε = 0.25 for the arms that take no steps. Seconds of (a) to (b′) are for one agent, the others' for all lanes "
-        "of a program at once."
+        "Medians over seeds, ∞ where most never are. Violations: episodes over the budget until then, or in all "
+        "200 000 steps; the arms that take no step have none. Rates: IQM over seeds with a 95 % bootstrap interval, of "
+        "the last 20 000 steps, or of 1000 episodes at ε = 0.25 for the arms that take no step. PPO-Lag and TRPO-PID "
+        "explore as their own policy does, without ε. Seconds of (a) to (b′) are for one agent, the others' for all "
+        "lanes of a program at once."
     )
     return Table(f"After {plan.CHANGES[change].name} (oracle {rate:.3f})", columns, lines, note)
 
@@ -89,7 +92,7 @@ def _rung_lines(rows: Sequence[Row], change: int, enough: float) -> Iterator[tup
                 steps = [0 if fine else None for fine in safe]
                 done = f"{sum(safe)} of {len(safe)}"
                 rate = interval(over_seeds(here, "safe"))
-                yield f"safedsr-{variant.name}", name, done, middle(steps), middle(seconds, 1), "0", rate
+                yield f"safedsr-{variant.name}", name, done, middle(steps), middle(seconds, 1), NONE, rate
 
 
 def _arm_lines(rows: Sequence[Row], change: int) -> Iterator[tuple[str, ...]]:

@@ -45,11 +45,11 @@ def numbers(rows):
 
 def offer(key, reservoir, rows, every, low=COMMON, high=RARE):
     """Offer rows in batches of `every`, as training does."""
-    bounds = [jnp.full(len(reservoir.seen), bound) for bound in (low, high)]
+    low, high = (jnp.full(len(reservoir.seen), bound) for bound in (low, high))
 
     def store(reservoir, batch):
         key, rows = batch
-        bins = replay.value_bins(rows, *bounds, reservoir.rows.shape[1])
+        bins = replay.value_bins(rows, low, high, reservoir.rows.shape[1])
         return replay.store(key, reservoir, rows, bins), None
 
     batches = rows.reshape(-1, every, rows.shape[-1])

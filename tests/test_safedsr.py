@@ -18,6 +18,7 @@ from safedsr.safedsr import (
     Batch,
     DsrPolicy,
     Encoder,
+    Phi,
     Weights,
     all_features,
     batch_features,
@@ -97,7 +98,7 @@ def test_slope_of_the_weights_by_hand():
 @pytest.mark.parametrize("num_costs", [0, 1, 3])
 def test_folded_scores_are_those_of_the_plain_form(num_costs):
     keys = jax.random.split(jax.random.key(num_costs), 4)
-    phi, successor = Mlp((6, 16, 12), key=keys[0]), Mlp((12, 20, 20, 12), key=keys[1])
+    phi, successor = Phi((6, 16, 12), key=keys[0]), Mlp((12, 20, 20, 12), key=keys[1])
     weights = Weights(jax.random.normal(keys[2], (12,)), jax.random.normal(keys[3], (num_costs, 12)))
     lam = jnp.arange(1.0, num_costs + 1)
     obs = jnp.array([0.3, 0.7])
@@ -250,7 +251,7 @@ def test_splitting_the_first_layer_changes_nothing():
     """φ(s, ·) shares what the state adds; φ(s, a) is the network on the pair."""
     s, rows = random_learner(tiny_agent("safedsr"))
     for obs in unpack(rows).obs:
-        one_by_one = [features(s.encoder.phi, obs, action) for action in range(4)]
+        one_by_one = [features(s.encoder.phi, obs, action) for action in jnp.arange(4)]
         np.testing.assert_allclose(all_features(s.encoder.phi, obs), one_by_one, rtol=1e-5, atol=1e-6)
 
 

@@ -294,6 +294,14 @@ def test_a_map_in_company_is_learnt_as_alone(tmp_path):
         np.testing.assert_allclose(several[leaf][1], array[0], rtol=1e-3, atol=1e-5, err_msg=leaf)
 
 
+def test_features_that_are_kept_count_for_the_lanes_at_work():
+    """One lane after the other on a processor: φ(s, a) and φ(s′, ·) of 40 remembered steps, 6 numbers each, twice."""
+    few, many = (Program(tiny_job("safedsr", seeds=tuple(range(count)))) for count in (1, 4))
+    kept = 2 * 40 * 5 * 6 * 4
+    state = (many.bytes_needed() - few.bytes_needed()) / 3
+    assert few.bytes_needed() == state + kept
+
+
 def test_too_little_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(program_module, "_free_memory", lambda devices: 10_000)
     with pytest.raises(

@@ -15,8 +15,8 @@ from safedsr.config import EpsilonSchedule, GridConfig, MultiplierConfig, SafeDs
 from safedsr.job import Environment, Job
 from safedsr.layout import Layout
 from safedsr.memory import make_past
-from safedsr.nets import Mlp, pair
-from safedsr.safedsr import DsrPolicy, init
+from safedsr.nets import pair
+from safedsr.safedsr import DsrPolicy, Phi, init
 from safedsr.value_based import Policy
 
 STEPS = 1000
@@ -72,7 +72,7 @@ def walk(layout: Layout, grid: GridConfig) -> np.ndarray:
     return np.array(rows, np.float32)
 
 
-def tell_apart(phi: Mlp, rows: np.ndarray) -> Mlp:
+def tell_apart(phi: Phi, rows: np.ndarray) -> Phi:
     """A network whose features are a unit vector for each of the few steps that a walk without noise can take."""
     steps = np.unique(rows[:, :3], axis=0)
     inputs = jax.vmap(pair)(jnp.asarray(steps[:, :2]), jnp.asarray(steps[:, 2], jnp.int32))

@@ -17,6 +17,7 @@ from safedsr.layout import Layout, stack_layouts
 from safedsr.types import PyTree, Record
 
 WORKING_COPIES = 3  # of the state: what goes in, what comes out, what is in between
+KNOWN_COPIES = 2  # of what is kept beside it
 
 
 class Program:
@@ -75,10 +76,17 @@ class Program:
         """Shapes and types of the state, without computing it."""
         return jax.eval_shape(self._init, self._keys(), self.layout)
 
+    def bytes_needed(self) -> float:
+        """About how much memory the job takes; what is kept beside the state only for the lanes at work."""
+        state = self.state_shape()
+        known = _bytes(jax.eval_shape(jax.vmap(jax.vmap(self.trainer.known)), state))
+        one_by_one = self._mesh.devices.flat[0].platform == "cpu"
+        share = self._mesh.size / self.job.lanes if one_by_one else 1.0
+        return WORKING_COPIES * _bytes(state) + KNOWN_COPIES * share * known
+
     def check_memory(self) -> None:
         """Raise unless the device can be expected to hold the job."""
-        size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self.state_shape()))
-        need, free = WORKING_COPIES * size, _free_memory(self._mesh.size)
+        need, free = self.bytes_needed(), _free_memory(self._mesh.size)
         if free is not None and need > free:
             fit = int(self.job.lanes * free / need) // len(self.job.environments)
             cure = f"train about {fit} seeds at a time, or lower buffer_size" if fit else "lower buffer_size"
@@ -86,6 +94,10 @@ class Program:
                 f"{len(self.job.seeds)} seeds in {len(self.job.environments)} environments need about "
                 f"{need / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are free; {cure}"
             )
+
+
+def _bytes(tree: PyTree) -> int:
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def _aim(job: Job, budgets: tuple[float, ...]) -> tuple[float, ...]:

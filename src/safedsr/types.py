@@ -65,5 +65,6 @@ class Trainer(NamedTuple):
     values: Callable[[PyTree, Array], Values]  # (policy, obs) -> what it expects
     multipliers: Callable[[PyTree], Array]  # state -> λ [J]
     memory: Callable[[PyTree], Array] | None = None  # state -> rows that a policy may take along, [n, 7 + J]
+    known: Callable[[PyTree], PyTree] = lambda state: None  # what `advance` makes of a state and keeps beside it
     crop: Callable[[PyTree, Any], PyTree] = lambda policy, layout: policy  # a policy without what padded its map
     refill: Callable[..., PyTree] | None = None  # (state, key, rows, layout) -> a state that remembers these rows

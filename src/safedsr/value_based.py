@@ -100,6 +100,7 @@ def make_trainer(learner: Learner, config: Config, grid_config: GridConfig) -> T
         values=lambda policy, obs: learner.values(policy.learner, obs, policy.lam),
         multipliers=lambda state: state.multiplier.lam,
         memory=learner.memory,
+        known=partial(recall, loop, phase=learner.phases[-1][0]),
         crop=lambda policy, layout: policy._replace(learner=learner.crop(policy.learner, layout)),
         refill=partial(refill, loop),
     )

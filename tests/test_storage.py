@@ -175,3 +175,15 @@ def test_a_lock_keeps_others_out_until_its_process_dies(tmp_path):
     with storage.lock(path):
         second = subprocess.run([sys.executable, "-c", HOLD, str(path)], capture_output=True, text=True)
     assert second.returncode == 1 and f"{tmp_path} is in use by another process" in second.stderr
+
+
+def test_unclaimed_files_are_those_that_nobody_has_or_makes(tmp_path):
+    paths = [tmp_path / f"{n}.json" for n in range(4)]
+    paths[0].write_text("done")
+    with storage.lock(paths[1].with_suffix(".lock")):  # another process is at it
+        for path in storage.unclaimed(paths):
+            assert list(storage.unclaimed([path])) == []
+            path.write_text("mine")
+    assert [path.exists() for path in paths] == [True, False, True, True]
+    assert paths[0].read_text() == "done" and paths[2].read_text() == "mine"
+    assert list(storage.unclaimed(paths)) == [paths[1]]

@@ -5,7 +5,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +155,15 @@ def lock(path: Path) -> Iterator[None]:
                 f"{path.parent} is in use by another process; wait for it or choose another folder"
             ) from None
         yield
+
+
+def unclaimed(paths: Iterable[Path]) -> Iterator[Path]:
+    """Those files that do not exist and that no other process is at; each is locked while the caller makes it."""
+    for path in paths:
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(lock(path.with_suffix(".lock")))
+            except UserError:
+                continue
+            if not path.exists():
+                yield path

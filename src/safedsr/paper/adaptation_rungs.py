@@ -3,7 +3,6 @@
 Every agent leaves a small file, so that the work can be stopped and shared between processes.
 """
 
-import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,22 +55,16 @@ def climb_all(chosen: list[Agents], scale: Scale, out: Path, show: Any = lambda 
     (out / FOLDER).mkdir(parents=True, exist_ok=True)
     rates = {name: row["safe_goal_rate"] for name, row in oracles(scale, out).items()}
     loaded: dict[str, dict[tuple[int, int], Agent]] = {}
-    for i, one in enumerate(chosen):
-        path, base = out / FOLDER / one.file, f"safedsr-{one.variant.name}-before"
-        with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(storage.lock(path.with_suffix(".lock")))
-            except UserError:
-                continue
-            if path.exists():
-                continue
-            if base not in loaded:
-                loaded[base] = _load(out / base)
-            costs = plan.CHANGES[one.change].after
-            agent, updates = loaded[base][plan.LANES[one.change], one.seed], scale.of(MEMORY_UPDATES)
-            rows = climb(agent, costs, rates[costs], updates, max(scale.of(plan.EPISODES), 64))
-            about = {"variant": one.variant.name, "change": one.change, "seed": one.seed}
-            storage.write_json(path, {"rows": [{**about, **row} for row in rows]})
+    places = {out / FOLDER / one.file: (i, one) for i, one in enumerate(chosen)}
+    for path in storage.unclaimed(places):
+        i, one = places[path]
+        base, costs = f"safedsr-{one.variant.name}-before", plan.CHANGES[one.change].after
+        if base not in loaded:
+            loaded[base] = _load(out / base)
+        agent, updates = loaded[base][plan.LANES[one.change], one.seed], scale.of(MEMORY_UPDATES)
+        rows = climb(agent, costs, rates[costs], updates, max(scale.of(plan.EPISODES), 64))
+        about = {"variant": one.variant.name, "change": one.change, "seed": one.seed}
+        storage.write_json(path, {"rows": [{**about, **row} for row in rows]})
         show(i + 1, len(chosen), one.file)
 
 

@@ -4,7 +4,6 @@ No step is taken in the environment. Every agent leaves a small file, so that th
 processes, like the rungs of the experiment with changing costs.
 """
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,18 +61,11 @@ def adapt_all(
     agents = {seed: agent for (_, seed), agent in load_all(run).items() if _knows(agent)}
     if not agents:
         raise UserError(f"{run} has no agent that knows {KNOWN[0]} with {KNOWN[1]} costs; train that part first")
-    for one in tries(agents):
-        path = out / one.file
-        with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(storage.lock(path.with_suffix(".lock")))
-            except UserError:
-                continue
-            if path.exists():
-                continue
-            agent = agents[one.seed]
-            rows = climb(agent, one.costs, oracle[one.costs], updates, EPISODES)
-            storage.write_json(path, {**one._asdict(), "r2": held_out_r2(agent, one.costs), "rows": rows})
+    places = {out / one.file: one for one in tries(agents)}
+    for path in storage.unclaimed(places):
+        one = places[path]
+        rows = climb(agents[one.seed], one.costs, oracle[one.costs], updates, EPISODES)
+        storage.write_json(path, {**one._asdict(), "r2": held_out_r2(agents[one.seed], one.costs), "rows": rows})
         show(one.file)
 
 

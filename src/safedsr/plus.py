@@ -33,6 +33,11 @@ class Place(NamedTuple):
     columns: Array  # [] int32
 
 
+def place_of(layout: Layout) -> Place:
+    """How observations lie on this map."""
+    return Place(jnp.asarray(layout.scale), jnp.int32(layout.walls.shape[1]))
+
+
 class CellNet(eqx.Module):
     """A number for every action and cell: waves of the position, a layer for all actions, one for each, cells."""
 
@@ -91,15 +96,15 @@ class PlusState(NamedTuple):
 
 def init(key: Array, layout: Layout, config: SafeDsrPlusConfig) -> PlusState:
     """M expects nothing, φ knows nothing."""
-    rows, columns = layout.walls.shape
+    cells = layout.walls.size
     phi_key, successor_key = jax.random.split(key)
-    phi, successor = (CellNet(rows * columns, config, key=k) for k in (phi_key, successor_key))
+    phi, successor = (CellNet(cells, config, key=k) for k in (phi_key, successor_key))
     return PlusState(
-        place=Place(jnp.asarray(layout.scale), jnp.int32(columns)),
+        place=place_of(layout),
         phi=phi,
         successor=successor,
         target=successor,
-        weights=Weights(jnp.zeros(rows * columns), jnp.zeros((len(layout.costs), rows * columns))),
+        weights=Weights(jnp.zeros(cells), jnp.zeros((len(layout.costs), cells))),
         phi_optimizer=adam(config).init(phi),
         successor_optimizer=adam(config).init(successor),
     )
@@ -114,15 +119,14 @@ def go_on(policy: PlusPolicy, optimizer: Any, config: SafeDsrPlusConfig) -> Plus
 def crop(policy: PlusPolicy, layout: Layout) -> PlusPolicy:
     """The policy for its own map alone, without the cells by which that was padded beside larger ones."""
     (net, place), successor, weights = policy
-    cells, columns = len(weights.w_r), int(place.columns)
-    keep = np.arange(cells).reshape(-1, columns)[: layout.walls.shape[0], : layout.walls.shape[1]].ravel()
+    rows, columns = layout.walls.shape
+    keep = np.arange(len(weights.w_r)).reshape(-1, int(place.columns))[:rows, :columns].ravel()
 
     def of(net: CellNet) -> CellNet:
         return eqx.tree_at(lambda n: n.last, net, jax.tree.map(lambda x: x[keep], net.last))
 
-    place = place._replace(columns=jnp.int32(layout.walls.shape[1]))
     weights = Weights(weights.w_r[keep], weights.w_c[:, keep])
-    return PlusPolicy(Forecast(of(net), place), of(successor), weights)
+    return PlusPolicy(Forecast(of(net), place_of(layout)), of(successor), weights)
 
 
 def adam(config: SafeDsrPlusConfig) -> Any:  # optax does not know modules as parameters
@@ -223,8 +227,7 @@ def values(policy: PlusPolicy, obs: Array, lam: Array) -> Values:
 
 def bins_of(rows: Array, layout: Layout) -> Array:
     """The cell [1, n] in which each remembered step ended."""
-    place = Place(jnp.asarray(layout.scale), jnp.int32(layout.walls.shape[1]))
-    return jax.vmap(next_cell, (0, None))(replay.unpack(rows), place)[None]
+    return jax.vmap(next_cell, (0, None))(replay.unpack(rows), place_of(layout))[None]
 
 
 def kept_rows(state: State) -> Array:

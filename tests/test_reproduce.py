@@ -68,9 +68,9 @@ def test_the_extras_are_those_of_the_text():
 
 def test_plus_is_judged_on_fresh_seeds_and_each_ablation_takes_one_thing_away():
     tasks = {task.name.removeprefix("safedsr-plus").removeprefix("-"): task.job for task in plan("plus")}
-    assert all(job.seeds == tuple(range(100, 110)) and job.train.steps == 500_000 for job in tasks.values())
+    assert all(job.seeds == tuple(range(200, 210)) and job.train.steps == 500_000 for job in tasks.values())
     whole = asdict(tasks[""].agent)
-    assert len(tasks[""].environments) == 12 and tasks["two-costs"].environments[0].budgets == (5.0, 10.0)
+    assert len(tasks[""].environments) == 15 and tasks["two-costs"].environments[0].budgets == (5.0, 10.0)
     for name in ABLATIONS:
         taken = {key for key, value in asdict(tasks[name].agent).items() if value != whole[key]}
         assert taken and (taken <= {"beta_r", "beta_c", "beta_m"} or len(taken) == 1)

@@ -113,6 +113,22 @@ def test_the_step_at_which_tuning_starts(penalty_start, first):
     assert lams == [1.0] * (first - 1) + [0.75] * 7 + [0.5]
 
 
+def test_lam_may_wait_for_the_first_goal():
+    """Then it is λ₀, whatever happened before; from then on it is tuned."""
+    tuning = MultiplierConfig(rule="sign", penalty_start=0, lam_start=1.0, lam_step=0.25, after_goal=True)
+    program = collector("safedqn", grid=STILL, multiplier=tuning, train_every=1, sync_every=1)
+    state, lams, done, reached = program.init(), [], [], []
+    for step in range(200):
+        state, records = collect(program, 1, state, step)
+        lams.append(float(state.multiplier.lam[0, 0, 0]))
+        done.append(records.done[0])
+        reached.append(records.reached[0])
+    goal = reached.index(True)
+    assert any(done[:goal]) and lams[: goal + 1] == [0.0] * goal + [1.0]
+    after = goal + 1 + done[goal + 1 :].index(True)
+    assert set(lams[goal:after]) == {1.0} and lams[after] in (0.75, 1.25)
+
+
 def test_records_are_sums_of_their_episode():
     program = collector("safedqn", grid=STILL)
     state, records = collect(program, 400)

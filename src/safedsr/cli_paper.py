@@ -64,9 +64,10 @@ def _adapt_plus(quick: bool, out: Path) -> None:
     from safedsr.paper.plus_adaptation import finish
     from safedsr.terminal import print_table
 
-    table = finish(out, QUICK if quick else Scale())
-    print_table(table.columns, table.rows, table.title)
-    print(table.note)
+    tables = finish(out, QUICK if quick else Scale())
+    for table in tables:
+        print_table(table.columns, table.rows, table.title)
+    print(tables[0].note)
 
 
 def pack(

@@ -110,6 +110,8 @@ class MultiplierConfig:
     """t_penalty: environment step from which λ is tuned."""
     lam_start: float = 0.0
     """λ₀."""
+    after_goal: bool = False
+    """Whether λ is 0 until the goal has been reached for the first time."""
     lam_lr: float = 0.001
     """α_λ of the proportional rule."""
     lam_step: float = 0.01

@@ -21,16 +21,28 @@ class Multiplier(NamedTuple):
     integral: Array  # [J]
     error: Array  # [J] smoothed cost - aim
     level: Array  # [J] smoothed cost
+    begun: Array  # [] bool, false while λ waits for the first goal
 
 
 Update = Callable[[Multiplier, Array, Array, MultiplierConfig], Multiplier]
 
 
 def init(num_costs: int, config: MultiplierConfig) -> Multiplier:
-    """λ₀ for each cost."""
-    zero = jnp.zeros(num_costs)
-    start = jnp.full(num_costs, config.lam_start, jnp.float32)
-    return Multiplier(lam=start, integral=start, error=zero, level=zero)
+    """λ₀ for each cost; 0 if λ waits for the first goal."""
+    start = 0.0 if config.after_goal else config.lam_start
+    return at(jnp.full(num_costs, start, jnp.float32))._replace(begun=jnp.array(not config.after_goal))
+
+
+def at(lam: Array) -> Multiplier:
+    """A controller that has begun, with this λ."""
+    zero = jnp.zeros_like(lam)
+    return Multiplier(lam=lam, integral=lam, error=zero, level=zero, begun=jnp.array(True))
+
+
+def begin(m: Multiplier, reached: Array, config: MultiplierConfig) -> Multiplier:
+    """λ₀ if the goal was reached for the first time and λ has waited for that."""
+    start = jnp.where(reached & ~m.begun, config.lam_start, m.lam)
+    return m._replace(lam=start, begun=m.begun | reached)
 
 
 def proportional(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Multiplier:
@@ -55,7 +67,7 @@ def pid(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Mul
     level = config.pid_smooth * m.level + (1 - config.pid_smooth) * cost
     integral = relu(m.integral + config.pid_ki * (cost - aim))
     lam = relu(config.pid_kp * error + integral + config.pid_kd * relu(level - m.level))
-    return Multiplier(lam, integral, error, level)
+    return m._replace(lam=lam, integral=integral, error=error, level=level)
 
 
 RULES: dict[str, Update] = {"proportional": proportional, "sign": sign, "pid": pid, "chance": chance}

@@ -11,7 +11,9 @@ class SafeDsrPlusConfig:
     """SafeDSR-plus: successor features over the cells of the map."""
 
     epsilon: EpsilonSchedule = EpsilonSchedule()
-    multiplier: MultiplierConfig = MultiplierConfig(rule="chance", lam_start=0.05, lam_step=0.001, lam_most=0.1)
+    multiplier: MultiplierConfig = MultiplierConfig(
+        rule="chance", lam_start=0.05, after_goal=True, lam_step=0.001, lam_most=0.05, chance=0.02
+    )
     gamma: float = 0.99
     """Discount factor."""
     batch_size: int = 256
@@ -28,7 +30,7 @@ class SafeDsrPlusConfig:
     """Environment steps before the first update."""
     train_every: int = 10
     """Environment steps between trainings."""
-    update_steps: int = 2
+    update_steps: int = 1
     """Updates a training."""
     sync_every: int = 500
     """Environment steps between copies into the target network."""

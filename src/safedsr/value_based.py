@@ -183,8 +183,9 @@ def act(
         env, out = grid.step(env_key, s.env, action, layout, loop.grid_config)
         done = out.terminated | out.truncated
         ret, cost = s.ret + out.reward, s.cost + out.cost
+        when = done & s.multiplier.begun & (now >= config.multiplier.penalty_start)  # `now` steps came before this one
         tuned = tune(s.multiplier, cost, aim, config.multiplier)
-        when = done & (now >= config.multiplier.penalty_start)  # `now` steps came before this one
+        tuned = jax.tree.map(lambda new, old: jnp.where(when, new, old), tuned, s.multiplier)
         record = Record(done, out.terminated, s.env.time + 1, ret, cost, out.next_obs)
         next_obs = out.obs if learner.restart else out.next_obs
         row = replay.pack(Transition(s.obs, action, out.reward, out.cost, next_obs, out.terminated))
@@ -194,7 +195,7 @@ def act(
             # Algs. 1 and 2 print the reset of C_ep inside the `if`; it has to happen at every episode's end.
             ret=jnp.where(done, 0.0, ret),
             cost=jnp.where(done, 0.0, cost),
-            multiplier=jax.tree.map(lambda new, old: jnp.where(when, new, old), tuned, s.multiplier),
+            multiplier=multiplier.begin(tuned, out.terminated, config.multiplier) if tunes else s.multiplier,
         )
         return s, (row, record)
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from safedsr import memory, replay
+from safedsr import memory, multiplier, replay
 from safedsr.adapt.costs import learner_of, past_of
 from safedsr.adapt.successor import learner_state
 from safedsr.agent import Agent, own_job
@@ -50,7 +50,7 @@ def start_state(program: Program, agent: Agent, environment: Environment, seed: 
     assert program.trainer.refill
     state = fresh._replace(
         learner=learner_state(learner_of(agent), learner_key, agent.job.agent),
-        multiplier=fresh.multiplier._replace(lam=agent.policy.lam, integral=agent.policy.lam),
+        multiplier=multiplier.at(agent.policy.lam),
         ring=jnp.resize(rows, fresh.ring.shape),  # rows repeat where there are fewer than it holds
     )
     return program.trainer.refill(state, store_key, rows, layout)

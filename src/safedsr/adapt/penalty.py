@@ -74,7 +74,7 @@ def learn_penalty(agent: Agent, environment: Environment, steps: int = 100_000, 
     config = agent.job.agent.multiplier
     aim = environment.budgets if config.aim is None else config.aim
     aim = jnp.broadcast_to(jnp.asarray(aim, jnp.float32), len(environment.budgets))
-    start = multiplier.init(len(environment.budgets), config)._replace(lam=agent.policy.lam, integral=agent.policy.lam)
+    start = multiplier.at(agent.policy.lam)
     epsilon = jnp.float32(agent.job.agent.epsilon.epsilon_end)
     tuned = _tune(
         agent.values_of,

@@ -25,20 +25,24 @@ from safedsr.paper.adaptation_tables import Table, interval
 KNOWN, NEW = ("two-rooms", "diamond"), ("small-diamond", "square", "inverse-diamond")
 UPDATES, EPISODES, PLACES = 10_000, 1_000, 20_000
 FOLDER, ORACLE = "adaptation", "oracle.json"
+# What two of its parts are there for shows only here.
+RUNS = ("safedsr-plus", "safedsr-plus-values-alone", "safedsr-plus-uniform-replay")
 
 
-def finish(out: Path, scale: Scale) -> Table:
-    """Adapt the agents of the experiment in `out`, as far as that is not done, and give the table."""
+def finish(out: Path, scale: Scale) -> list[Table]:
+    """Adapt the agents of the experiment in `out`, as far as that is not done, and give a table for each run."""
     folder = out / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / ORACLE).exists():
         rates = {costs: oracle_of(costs, scale)["safe_goal_rate"] for costs in NEW}
         storage.write_json(folder / ORACLE, rates)
     oracle = storage.read_json(folder / ORACLE, NEW)
-    adapt_all(out / "safedsr-plus", folder, oracle, scale.of(UPDATES))
-    table = adaptation_table(folder, oracle)
-    storage.write_atomic(folder / "table.md", lambda file: file.write_text(table.markdown(), encoding="utf-8"))
-    return table
+    for run in RUNS:
+        adapt_all(out / run, folder / run, oracle, scale.of(UPDATES))
+    tables = [adaptation_table(folder / run, oracle) for run in RUNS]
+    text = "\n".join(table.markdown() for table in tables)
+    storage.write_atomic(folder / "table.md", lambda file: file.write_text(text, encoding="utf-8"))
+    return tables
 
 
 class Try(NamedTuple):
@@ -103,8 +107,7 @@ def held_out_r2(agent: Agent, costs: str, seed: int = 0) -> float:
 
 def adaptation_table(out: Path, oracle: Mapping[str, float]) -> Table:
     """Safe share after each rung, over seeds, beside the oracle's."""
-    files = [path for path in sorted(out.glob("*.json")) if path.name != ORACLE]
-    found = [storage.read_json(path, ["costs", "rows", "r2"]) for path in files]
+    found = [storage.read_json(path, ["costs", "rows", "r2"]) for path in sorted(out.glob("*.json"))]
     lines = []
     for costs in NEW:
         here = [one for one in found if one["costs"] == costs]
@@ -115,7 +118,7 @@ def adaptation_table(out: Path, oracle: Mapping[str, float]) -> Table:
             lines.append((costs, str(len(here)), fit, *rates, f"{oracle[costs]:.3f}", seconds))
     columns = ("new costs", "agents", "R² on φ", *RUNG_NAMES.values(), "oracle", "seconds")
     note = f"Share of safe goals in {EPISODES} episodes at ε = 0.25: IQM over agents with a 95 % bootstrap interval."
-    return Table(f"{KNOWN[0]}, trained on {KNOWN[1]}", columns, lines, note)
+    return Table(f"{out.name}, {KNOWN[0]}, trained on {KNOWN[1]}", columns, lines, note)
 
 
 def _over(here: list[dict[str, Any]], n: int, name: str) -> Summary:

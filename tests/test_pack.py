@@ -16,7 +16,7 @@ from safedsr.report import report
 from safedsr.results import load_results, trend
 from safedsr.runs import resume_run
 
-RESULTS = Path(__file__).parent.parent / "results"
+RESULTS = Path(__file__).parent.parent / "results" / "baselines"
 
 PLACES = [Place(layout, (costs,)) for layout in ("one-room", "two-rooms") for costs in ("none", "diamond")]
 

@@ -25,7 +25,7 @@ def figures(
 ) -> None:
     """Draw the paper's figures from run folders, as PDF and PNG; what is missing in them is left out."""
     if not runs and not run:
-        raise UserError("no run folder given; write for example: safedsr figures results --out figures")
+        raise UserError("no run folder given; write for example: safedsr figures results/baselines --out figures")
     drawn = _results_figures(runs, out, oracle) if runs else []
     if run:
         drawn.append(_values_figure(run, seed, environment, out))

@@ -50,7 +50,7 @@ def reproduce(
     with jobs_bar(experiment, done) as show:
         broken = run(tasks, out, show)
     if experiment == "plus" and not broken:
-        _adapt_plus(quick, out)
+        _finish_plus(quick, out)
     print(f"run folders: {out}\ntables and figures: safedsr report {out} --out {out}-report")
     if quick:
         print("QUICK: not comparable with the paper's numbers")
@@ -58,16 +58,16 @@ def reproduce(
         raise FloatingPointError("; ".join(broken))
 
 
-def _adapt_plus(quick: bool, out: Path) -> None:
-    """What the agents that know one cost map make of others."""
+def _finish_plus(quick: bool, out: Path) -> None:
+    """What the agents that know one cost map make of others, and all tables."""
+    from safedsr.paper import plus_adaptation, plus_tables
     from safedsr.paper.adaptation_plan import QUICK, Scale
-    from safedsr.paper.plus_adaptation import finish
     from safedsr.terminal import print_table
 
-    tables = finish(out, QUICK if quick else Scale())
-    for table in tables:
+    adapted = plus_adaptation.finish(out, QUICK if quick else Scale())
+    for table in (*plus_tables.finish(out, oracle=not quick), *adapted):
         print_table(table.columns, table.rows, table.title)
-    print(tables[0].note)
+        print(table.note)
 
 
 def pack(

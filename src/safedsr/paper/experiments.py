@@ -68,7 +68,8 @@ EXPERIMENTS: dict[str, tuple[Row, ...]] = {
 
 TIMES = {
     "baselines": "--quick about 8 minutes on two cores; --full half an hour on an NVIDIA H200, three days on two cores",
-    "plus": "--quick minutes, --full more than a day on two cores (reckoned, not measured)",
+    "plus": "--quick about 7 minutes on two cores; --full three quarters of an hour on an NVIDIA H200, six hours on "
+    "two cores (both reckoned)",
     "extras": "--quick about 10 minutes on two cores; --full an hour on an NVIDIA H200, two days on two cores",
 }
 

@@ -4,7 +4,7 @@ No step is taken in the environment. Every agent leaves a small file, so that th
 processes, like the rungs of the experiment with changing costs.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,10 +62,13 @@ def adapt_all(
 ) -> None:
     """Try every agent of a run that knows the known costs on all new ones; `oracle` holds the safe share of each."""
     out.mkdir(parents=True, exist_ok=True)
+    seeds = storage.read_json(run / "manifest.json", ["seeds"])["seeds"]
+    places = {out / one.file: one for one in tries(seeds)}
+    if all(path.exists() for path in places):
+        return
     agents = {seed: agent for (_, seed), agent in load_all(run).items() if _knows(agent)}
     if not agents:
         raise UserError(f"{run} has no agent that knows {KNOWN[0]} with {KNOWN[1]} costs; train that part first")
-    places = {out / one.file: one for one in tries(agents)}
     for path in storage.unclaimed(places):
         one = places[path]
         rows = climb(agents[one.seed], one.costs, oracle[one.costs], updates, EPISODES)
@@ -73,9 +76,9 @@ def adapt_all(
         show(one.file)
 
 
-def tries(agents: Mapping[int, Agent]) -> Iterator[Try]:
+def tries(seeds: Iterable[int]) -> Iterator[Try]:
     """Everything there is to try, seed by seed."""
-    for seed in sorted(agents):
+    for seed in sorted(seeds):
         for costs in NEW:
             yield Try(seed, costs)
 

@@ -18,7 +18,7 @@ from safedsr.train import NotFinite, Progress, Show, Stopped, require_same, resu
 
 COMPILING = 15.0  # seconds a job, on two cores
 STEP_SECONDS = 17e-6  # of an on-policy baseline
-SAMPLE_SECONDS = {"safedqn": 4e-6, "safedsr": 16e-6, "safedsr-plus": 10e-6}  # of a transition that is learnt from
+SAMPLE_SECONDS = {"safedqn": 4e-6, "safedsr": 16e-6, "safedsr-plus": 4e-6}  # of a transition that is learnt from
 
 
 class Task(NamedTuple):

@@ -1,0 +1,110 @@
+"""What the experiment 'plus' says: SafeDSR-plus on every map beside the oracle, and what each of its parts is worth."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from safedsr.config import EpsilonSchedule, OracleConfig
+from safedsr.figures.reference import References, add_references, read_references, reference_of, write_references
+from safedsr.metrics import Summary, iqm, summarize
+from safedsr.paper.adaptation_tables import Table
+from safedsr.paper.experiments import ABLATIONS, EXPERIMENTS
+from safedsr.results import Result, load_results, smooth
+from safedsr.scene import ROOM_NAMES
+from safedsr.storage import write_atomic
+
+WHOLE = "safedsr-plus"
+UNKNOWN = "–"
+# It is the stronger reference: the oracle of the figures plans as if it would never act at random.
+ORACLE = OracleConfig(plan_epsilon=EpsilonSchedule().epsilon_end)
+
+
+def finish(out: Path, oracle: bool) -> list[Table]:
+    """Write the tables of the experiment in `out`, full or packed; the oracle's numbers are computed where wanted."""
+    results = load_results([out])
+    known = read_references(out)
+    if oracle:
+        judged = [result for result in results if result.path.name not in _ablations()]
+        known = add_references(judged, known, ORACLE, show=lambda name: print(f"oracle of {name}", flush=True))
+        write_references(out, known)
+    tables = [maps_table(results, known), ablation_table(results)]
+    text = "\n".join(table.markdown() for table in tables)
+    write_atomic(out / "tables.md", lambda file: file.write_text(text, encoding="utf-8"))
+    return tables
+
+
+def _ablations() -> dict[str, str]:
+    """Folder → what was taken away."""
+    return {f"{WHOLE}-{name}": name for name in ABLATIONS}
+
+
+def final_rate(result: Result) -> np.ndarray:
+    """The safe goal rate [S] over the last 20 000 steps, of each seed."""
+    return smooth(result, result.series["safe"])[:, -1]
+
+
+def maps_table(results: Sequence[Result], references: References) -> Table:
+    """The whole agent on every map."""
+    order = [f"{WHOLE}-{row.name}".removesuffix("-") for row in EXPERIMENTS["plus"] if row.name not in ABLATIONS]
+    lines = []
+    for name in order:
+        here = [result for result in results if result.path.name == name]
+        lines += [_map_line(result, references) for result in sorted(here, key=_place)]
+    columns = ("map", "costs", "budget", "goals", "safe goals", "least", "oracle", "safe at last", "least", "oracle")
+    note = (
+        "Goals and safe goals in all steps: IQM over ten seeds, with a 95 % bootstrap interval, and the least of all "
+        "seeds. Safe at last: the safe goal rate over the last 20 000 steps, mean over seeds, and the least. The "
+        f"oracle plans with ε = {ORACLE.plan_epsilon:g} in mind and walks on the same ε schedule."
+    )
+    return Table("SafeDSR-plus on every map", columns, lines, note)
+
+
+def _place(result: Result) -> tuple[int, str]:
+    rooms = ROOM_NAMES.index(result.layout) if result.layout in ROOM_NAMES else len(ROOM_NAMES)
+    return rooms, "" if result.costs == ("none",) else "-".join(result.costs)
+
+
+def _map_line(result: Result, references: References) -> tuple[str, ...]:
+    safe, last, oracle = result.counts["safe goal count"], final_rate(result), reference_of(result, references)
+    return (
+        result.layout,
+        ", ".join(result.costs),
+        ", ".join(f"{budget:g}" for budget in result.budgets),
+        count(float(iqm(result.counts["goal count"]))),
+        _interval(summarize(safe)),
+        count(safe.min()),
+        count(oracle.safe_goal_count) if oracle else UNKNOWN,
+        f"{last.mean():.3f}",
+        f"{last.min():.3f}",
+        f"{oracle.exploring.safe_goal_rate:.3f}" if oracle else UNKNOWN,
+    )
+
+
+def ablation_table(results: Sequence[Result]) -> Table:
+    """Safe goals with the diamond, without one part at a time."""
+    named = {WHOLE: "nothing", **_ablations()}
+    found: Mapping[tuple[str, str], Result] = {
+        (result.path.name, result.layout): result for result in results if result.costs == ("diamond",)
+    }
+    lines = []
+    for folder, taken in named.items():
+        here = [found.get((folder, layout)) for layout in ROOM_NAMES]
+        if any(here):
+            lines.append((taken, *(_ablated(result) if result else UNKNOWN for result in here)))
+    note = "Safe goals with the diamond: IQM over ten seeds with a 95 % bootstrap interval; the least of all seeds."
+    return Table("Without one part at a time", ("taken away", *ROOM_NAMES), lines, note)
+
+
+def _ablated(result: Result) -> str:
+    safe = result.counts["safe goal count"]
+    return f"{_interval(summarize(safe))}; {count(safe.min())}"
+
+
+def _interval(found: Summary) -> str:
+    return f"{count(found.iqm)} ({count(found.low)} … {count(found.high)})"
+
+
+def count(number: float) -> str:
+    """A number of goals with its thousands apart."""
+    return f"{number:,.0f}".replace(",", " ")

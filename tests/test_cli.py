@@ -53,6 +53,8 @@ def test_oracle_as_json(capsys, write_map):
     assert found["goal_count"] >= found["safe_goal_count"] > 0
     assert found["path_cost"] == 0 and 9 < found["path_length"] < 12
     assert found["lam"] > 0 and found["lams"] == pytest.approx([found["lam"]])
+    counts = found["safe_goal_counts"]
+    assert counts[f"{found['lam']:g}"] == max(counts.values()) > counts["0"]
     assert found["epsilon_0"]["safe_goal_rate"] == 1
     assert found["epsilon_end"]["goal_rate"] == 1
 

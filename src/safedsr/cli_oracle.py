@@ -77,6 +77,7 @@ def _as_json(found: "Oracle") -> dict[str, Any]:
         "path_costs": found.greedy.cost.tolist(),
         "lam": float(found.lam),
         "lams": [float(lam) for lam in found.lams],
+        "safe_goal_counts": {f"{lam:g}": round(count, 1) for lam, count in found.tried.items()},
         "epsilon_0": _walk_json(found.greedy),
         "epsilon_end": _walk_json(found.exploring),
     }

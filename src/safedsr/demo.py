@@ -23,7 +23,7 @@ EPSILON, EPISODES, SHIFT = 0.1, 1_000, 2
 UPDATES, ENOUGH = 2_000, 0.99
 REDUCTION = """\
 A SafeDSR-plus agent, reduced to take seconds: one room, one seed, 30 000 steps instead of 500 000, and exploration
-shortened to match. λ stays as it starts: its controller would begin at step 100 000."""
+shortened to match. λ stays as it starts, once the goal is found: its controller would begin at step 100 000."""
 
 
 class Row(NamedTuple):

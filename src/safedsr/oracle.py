@@ -52,6 +52,7 @@ class Oracle(NamedTuple):
     scheduled: Walks  # on the ε schedule
     greedy: Walks  # with ε = 0
     exploring: Walks  # with the schedule's last ε throughout
+    tried: dict[float, float]  # λ -> safe goals in the walks of the search
 
 
 def find_oracle(
@@ -80,7 +81,8 @@ def find_oracle(
     best = int(np.argmax(trials.safe_goal_count[:, 0]))
     walked = walk(walk_key, actions[best][None], jnp.array([[first, last], [0, 0], [last, last]]), walks=config.walks)
     scheduled, greedy, exploring = (jax.tree.map(lambda x, i=i: np.asarray(x[0, i]), walked) for i in range(3))
-    return Oracle(lams[best], lams[best] * relative, plans[best], scheduled, greedy, exploring)
+    tried = dict(zip(lams, np.asarray(trials.safe_goal_count[:, 0], float), strict=True))
+    return Oracle(lams[best], lams[best] * relative, plans[best], scheduled, greedy, exploring, tried)
 
 
 @partial(jax.jit, static_argnames=("config", "grid_config"))

@@ -30,6 +30,7 @@ PRINT: dict[Any, Any] = {
 # Any two of the paper's thirteen, and the oracle's black, stay apart for people who see no red or no green; a test
 # measures it. Dashes and markers repeat the message for print in grey.
 _COLORS = {
+    "safedsr-plus": "#009e73",
     "safedsr": "#0072b2",
     "safedqn": "#d55e00",
     "cppo-pid": "#f0c300",
@@ -50,13 +51,21 @@ _COLORS = {
 }
 _SAME = {"dsr": "safedsr", "dqn": "safedqn"}  # the same algorithm without costs
 _NAMES = {
+    "safedsr-plus": "SafeDSR-plus",
     "safedsr": "SafeDSR",
     "safedqn": "SafeDQN",
     "ppo-lag": "PPO-Lag",
     "trpo-lag": "TRPO-Lag",
     "oncrpo": "OnCRPO",
 }
-ALGORITHM_ORDER = ("safedsr", "dsr", "safedqn", "dqn", *sorted(name for name in _COLORS if not name.startswith("safe")))
+ALGORITHM_ORDER = (
+    "safedsr-plus",
+    "safedsr",
+    "dsr",
+    "safedqn",
+    "dqn",
+    *sorted(name for name in _COLORS if not name.startswith("safe")),
+)
 
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
 _MARKERS = "osD^vP"

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -99,6 +101,32 @@ def test_costs_do_not_touch_one_another(rule):
 @pytest.mark.parametrize("rule", PLAIN)
 def test_no_costs_at_all(rule):
     assert lams(rule, np.zeros((2, 0)), []).shape == (2, 0)
+
+
+WAITING = replace(CONFIG, after_goal=True, penalty_start=0)
+
+
+def step(state, cost, done=True, reached=False, config=WAITING):
+    cost = jnp.full(len(state.lam), cost, jnp.float32)
+    flags = jnp.asarray(done), jnp.asarray(reached)
+    return multiplier.after_step(state, cost, jnp.full(len(state.lam), 5.0), *flags, jnp.int32(0), config)
+
+
+@pytest.mark.parametrize("rule", PLAIN)
+def test_after_the_first_goal_it_is_as_if_it_had_never_waited(rule):
+    config = replace(WAITING, rule=rule)
+    state = multiplier.init(2, config)
+    for _ in range(3):
+        state = step(state, 9.0, config=config)
+        np.testing.assert_array_equal(state.lam, 0)
+    state = step(state, 9.0, reached=True, config=config)
+    before, usual = state, multiplier.at(jnp.full(2, CONFIG.lam_start))
+    for kept, expected in zip(state, usual, strict=True):
+        np.testing.assert_array_equal(kept, expected)
+    for cost in (9.0, 8.0):
+        state, usual = (step(s, cost, reached=True, config=config) for s in (state, usual))
+    np.testing.assert_array_equal(state.lam, usual.lam)
+    assert (state.lam != before.lam).all()
 
 
 def test_lam_starts_where_it_is_told_to():

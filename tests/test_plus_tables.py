@@ -1,8 +1,8 @@
 """The tables of the experiment 'plus', from a run that has hardly learnt and from the published results."""
 
+import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 from tiny import tiny_agent
 
@@ -10,7 +10,8 @@ from safedsr.config import TrainConfig
 from safedsr.figures.reference import Level, Reference, key_of
 from safedsr.job import Job, make_environments
 from safedsr.metrics import goal_count, safe_goal_count
-from safedsr.paper import plus_tables
+from safedsr.paper import plus_adaptation, plus_tables
+from safedsr.paper.adaptation_plan import Scale
 from safedsr.results import load_results
 from safedsr.runs import load_run
 from safedsr.train import train
@@ -50,10 +51,24 @@ def test_the_oracle_stands_beside_its_map(out):
     results = load_results([out / "safedsr-plus"])
     level = Level(0.25, 1.0, 0.8125, 0.5, (1.0,))
     known = {
-        key_of(result): Reference(4_000, 20.0, 1_234.0, level, level) for result in results if "none" in result.costs
+        key_of(result, plus_tables.ORACLE): Reference(4_000, 20.0, 1_234.0, level, level)
+        for result in results
+        if "none" in result.costs
     }
     free, costly = plus_tables.maps_table(results, known).rows
     assert (free[6], free[9]) == ("1 234", "0.812") and (costly[6], costly[9]) == ("–", "–")
+
+
+def test_the_published_tables_are_those_of_the_published_runs(tmp_path):
+    copy = tmp_path / "plus"
+    shutil.copytree(PUBLISHED, copy)
+    written = [copy / plus_tables.FILE, copy / plus_adaptation.FOLDER / plus_adaptation.FILE]
+    for path in written:
+        path.unlink()
+    plus_tables.finish(copy, oracle=True)
+    plus_adaptation.finish(copy, Scale())
+    for path in (*written, copy / "oracle.json"):
+        assert path.read_bytes() == (PUBLISHED / path.relative_to(copy)).read_bytes()
 
 
 def test_the_published_agents_reach_what_was_asked_for():
@@ -61,6 +76,6 @@ def test_the_published_agents_reach_what_was_asked_for():
     for layout, (safe, goals) in TARGETS.items():
         costly, free = results[layout, ("diamond",)], results[layout, ("none",)]
         assert costly.seeds == tuple(range(200, 210))
-        assert np.median(costly.counts["safe goal count"]) > safe and costly.counts["safe goal count"].min() > safe
+        assert costly.counts["safe goal count"].min() > safe
         assert free.counts["goal count"].min() > goals
         assert plus_tables.final_rate(costly).min() > 0.9

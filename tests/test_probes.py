@@ -71,8 +71,9 @@ def assert_all_best(program, state, probes):
 
 PLUS = SafeDsrPlusConfig(
     **SHARED,
-    multiplier=MultiplierConfig(rule="chance", penalty_start=0, lam_step=0.02),
+    multiplier=MultiplierConfig(rule="chance", penalty_start=0, lam_step=0.02, lam_most=1.0),
     learning_rate=3e-3,
+    beta_c=1.0,  # about λ²
     plan_epsilon=0.0,
     kept=50,
     phi_batch=8,

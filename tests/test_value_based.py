@@ -15,6 +15,7 @@ from safedsr.config import EpsilonSchedule, GridConfig, MultiplierConfig
 from safedsr.grid import position
 from safedsr.program import Program
 from safedsr.scene import with_costs
+from safedsr.value_based import EVALUATE
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 AGENTS = ("safedqn", "safedsr")
@@ -127,6 +128,15 @@ def test_lam_may_wait_for_the_first_goal():
     assert any(done[:goal]) and lams[: goal + 1] == [0.0] * goal + [1.0]
     after = goal + 1 + done[goal + 1 :].index(True)
     assert set(lams[goal:after]) == {1.0} and lams[after] in (0.75, 1.25)
+
+
+def test_a_controller_that_waits_goes_on_waiting_while_it_is_evaluated():
+    tuning = MultiplierConfig(penalty_start=0, lam_start=1.0, after_goal=True)
+    program = collector("safedqn", grid=STILL, multiplier=tuning)
+    before = program.init()
+    multiplier = jax.tree.map(np.asarray, before.multiplier)
+    after, records, _ = advance(program, before, 0, EVALUATE, 10)
+    assert np.asarray(records.reached).any() and same_trees(after.multiplier, multiplier)
 
 
 def test_records_are_sums_of_their_episode():

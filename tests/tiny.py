@@ -36,7 +36,15 @@ DSR: dict[str, Any] = {
     "reservoir_size": 8,
 }
 
-PLUS: dict[str, Any] = {"update_steps": 2, "kept": 8, "octaves": 2, "trunk": 8, "head": 4, "phi_batch": 4}
+PLUS: dict[str, Any] = {
+    "multiplier": MultiplierConfig(rule="chance", penalty_start=60, lam_start=0.25, lam_step=0.125, after_goal=True),
+    "update_steps": 2,
+    "kept": 8,
+    "octaves": 2,
+    "trunk": 8,
+    "head": 4,
+    "phi_batch": 4,
+}
 
 
 def tiny_agent(name: str, **changes: Any) -> Any:

@@ -1,5 +1,6 @@
 """The commands about the paper's experiments: reproduce, pack."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -59,15 +60,20 @@ def reproduce(
 
 
 def _finish_plus(quick: bool, out: Path) -> None:
-    """What the agents that know one cost map make of others, and all tables."""
+    """All tables, and what the agents that know one cost map make of others."""
     from safedsr.paper import plus_adaptation, plus_tables
     from safedsr.paper.adaptation_plan import QUICK, Scale
+    from safedsr.paper.adaptation_tables import Table
     from safedsr.terminal import print_table
 
-    adapted = plus_adaptation.finish(out, QUICK if quick else Scale())
-    for table in (*plus_tables.finish(out, oracle=not quick), *adapted):
-        print_table(table.columns, table.rows, table.title)
-        print(table.note)
+    def show(tables: Sequence[Table]) -> None:
+        for table in tables:
+            print_table(table.columns, table.rows, table.title)
+            print(table.note)
+
+    show(plus_tables.finish(out, oracle=not quick))
+    show(plus_adaptation.finish(out, QUICK if quick else Scale()))
+    print(f"these tables: {out / plus_tables.FILE} and {out / plus_adaptation.FOLDER / plus_adaptation.FILE}")
 
 
 def pack(
@@ -82,7 +88,7 @@ def pack(
     folders = find_runs(runs, remarks)
     if not folders:
         why = "; ".join(remarks) or "no run folder given"
-        raise UserError(f"{why}; write for example: safedsr pack runs/safedsr --out results")
+        raise UserError(f"{why}; write for example: safedsr pack runs/safedsr --out packed")
     for folder in pack_all(folders, out, remarks):
         size = sum(path.stat().st_size for path in folder.iterdir())
         print(f"{folder}  {size / 1024:.0f} KiB")

@@ -99,7 +99,7 @@ def _filled_up(function: Callable[..., Any], axes: Sequence[Axes], parts: int) -
                 return arg
             axis = kind.index("seeds")
             chosen = jnp.minimum(jnp.arange(seeds + extra), seeds - 1)
-            return jax.tree.map(lambda leaf: jnp.take(leaf, chosen, axis), arg)
+            return jax.tree.map(lambda leaf: jnp.take(leaf, chosen, axis, mode="clip"), arg)
 
         filled = function(*map(fill, args, axes))
         return jax.tree.map(lambda leaf: leaf[:, :seeds], filled)

@@ -1,12 +1,14 @@
 """Controllers of the Lagrange multipliers λ: how they answer to the cost of a finished episode.
 
 A controller is a record of pure functions; its state holds λ as an array [J], so that λ can be changed by hand
-between chunks. `aim` [J] is the cost it steers to, the budget unless a setting says otherwise.
+between chunks (where it waits for the first goal, from then on). `aim` [J] is the cost it steers to, the budget unless
+a setting says otherwise.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.nn import relu
@@ -15,7 +17,7 @@ from safedsr.config import MultiplierConfig
 
 
 class Multiplier(NamedTuple):
-    """λ and what a PID controller remembers."""
+    """λ, what a PID controller remembers, and whether λ has begun."""
 
     lam: Array  # [J]
     integral: Array  # [J]
@@ -41,8 +43,8 @@ def at(lam: Array) -> Multiplier:
 
 def begin(m: Multiplier, reached: Array, config: MultiplierConfig) -> Multiplier:
     """λ₀ if the goal was reached for the first time and λ has waited for that."""
-    start = jnp.where(reached & ~m.begun, config.lam_start, m.lam)
-    return m._replace(lam=start, begun=m.begun | reached)
+    lam, integral = (jnp.where(reached & ~m.begun, config.lam_start, x) for x in (m.lam, m.integral))
+    return m._replace(lam=lam, integral=integral, begun=m.begun | reached)
 
 
 def proportional(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Multiplier:
@@ -71,3 +73,12 @@ def pid(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Mul
 
 
 RULES: dict[str, Update] = {"proportional": proportional, "sign": sign, "pid": pid, "chance": chance}
+
+
+def after_step(
+    m: Multiplier, cost: Array, aim: Array, done: Array, reached: Array, now: Array, config: MultiplierConfig
+) -> Multiplier:
+    """The controller after a step before which there were `now`; `cost` [J] is the episode's so far."""
+    when = done & m.begun & (now >= config.penalty_start)
+    tuned = RULES[config.rule](m, cost, aim, config)
+    return begin(jax.tree.map(lambda new, old: jnp.where(when, new, old), tuned, m), reached, config)

@@ -171,7 +171,6 @@ def act(
 ) -> tuple[State, Array, Record]:
     """`train_every` steps of the ε-greedy policy; gives what to remember and what to record."""
     learner, config = loop.learner, loop.config
-    tune = multiplier.RULES[config.multiplier.rule] if tunes else lambda m, *_: m
     key, luck_key, env_key = jax.random.split(state.key, 3)
     luck = jax.random.uniform(luck_key, (config.train_every, 2))
     env_keys = jax.random.split(env_key, config.train_every)
@@ -183,9 +182,9 @@ def act(
         env, out = grid.step(env_key, s.env, action, layout, loop.grid_config)
         done = out.terminated | out.truncated
         ret, cost = s.ret + out.reward, s.cost + out.cost
-        when = done & s.multiplier.begun & (now >= config.multiplier.penalty_start)  # `now` steps came before this one
-        tuned = tune(s.multiplier, cost, aim, config.multiplier)
-        tuned = jax.tree.map(lambda new, old: jnp.where(when, new, old), tuned, s.multiplier)
+        tuned = s.multiplier
+        if tunes:
+            tuned = multiplier.after_step(s.multiplier, cost, aim, done, out.terminated, now, config.multiplier)
         record = Record(done, out.terminated, s.env.time + 1, ret, cost, out.next_obs)
         next_obs = out.obs if learner.restart else out.next_obs
         row = replay.pack(Transition(s.obs, action, out.reward, out.cost, next_obs, out.terminated))
@@ -195,7 +194,7 @@ def act(
             # Algs. 1 and 2 print the reset of C_ep inside the `if`; it has to happen at every episode's end.
             ret=jnp.where(done, 0.0, ret),
             cost=jnp.where(done, 0.0, cost),
-            multiplier=multiplier.begin(tuned, out.terminated, config.multiplier) if tunes else s.multiplier,
+            multiplier=tuned,
         )
         return s, (row, record)
 

@@ -26,7 +26,7 @@ def learn_cells(
 ) -> tuple[Agent, Score]:
     """The best agent of several rounds.
 
-    M learns for the λ that trainings start with: a large one drowns small differences of reward in errors of the cost.
+    M learns for λ₀, whatever λ is now: a large one drowns small differences of reward in errors of the cost.
     """
     config, policy = agent.job.agent, learner_of(agent)
     assert isinstance(policy, PlusPolicy)

@@ -12,6 +12,7 @@ from safedsr.results import Result
 from safedsr.storage import read_json, write_json
 
 FILE = "oracle.json"
+DEFAULT = OracleConfig()
 
 
 class Level(NamedTuple):
@@ -37,11 +38,12 @@ class Reference(NamedTuple):
 References = dict[str, Reference]
 
 
-def key_of(result: Result) -> str:
+def key_of(result: Result, config: OracleConfig = DEFAULT) -> str:
     """What a result's oracle depends on, in words, with a digest of the map."""
     digest = hashlib.sha256(format_scene(scene_of(result)).encode()).hexdigest()[:8]
     budgets = ", ".join(f"{budget:g}" for budget in result.budgets)
-    return f"{result.environment}; budget {budgets}; {result.steps} steps; map {digest}"
+    planned = f"; planned for ε = {config.plan_epsilon:g}" if config.plan_epsilon else ""
+    return f"{result.environment}; budget {budgets}; {result.steps} steps; map {digest}{planned}"
 
 
 def read_references(folder: Path) -> References:
@@ -60,27 +62,27 @@ def write_references(folder: Path, references: References) -> None:
 def add_references(
     results: Sequence[Result],
     known: References,
-    config: OracleConfig | None = None,
+    config: OracleConfig = DEFAULT,
     show: Callable[[str], Any] = lambda name: None,
 ) -> References:
     """`known` and what it lacks for these results; each new environment takes some ten seconds."""
     found = dict(known)
     for result in results:
-        key = key_of(result)
+        key = key_of(result, config)
         if key not in found:
             show(result.environment)
             found[key] = compute_reference(result, config)
     return found
 
 
-def compute_reference(result: Result, config: OracleConfig | None = None) -> Reference:
+def compute_reference(result: Result, config: OracleConfig = DEFAULT) -> Reference:
     """The oracle of a result's environment, walked for as many steps as the result was trained."""
     from dataclasses import replace
 
     from safedsr.oracle import find_oracle
 
     schedule, grid = EpsilonSchedule(), GridConfig()
-    config = replace(config or OracleConfig(), steps=result.steps)
+    config = replace(config, steps=result.steps)
     found = find_oracle(scene_of(result).layout, result.budgets, schedule, config, grid)
 
     def level(walks: Any, epsilon: float) -> Level:
@@ -97,9 +99,9 @@ def compute_reference(result: Result, config: OracleConfig | None = None) -> Ref
     )
 
 
-def reference_of(result: Result | None, references: References) -> Reference | None:
+def reference_of(result: Result | None, references: References, config: OracleConfig = DEFAULT) -> Reference | None:
     """The oracle's numbers for the environment of a result, if they are known."""
-    return references.get(key_of(result)) if result and references else None
+    return references.get(key_of(result, config)) if result and references else None
 
 
 def any_reference(results: Iterable[Result], references: References) -> Reference | None:

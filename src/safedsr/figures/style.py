@@ -59,12 +59,12 @@ _NAMES = {
     "oncrpo": "OnCRPO",
 }
 ALGORITHM_ORDER = (
-    "safedsr-plus",
     "safedsr",
     "dsr",
     "safedqn",
     "dqn",
     *sorted(name for name in _COLORS if not name.startswith("safe")),
+    "safedsr-plus",  # last, so that those of the paper keep their markers
 )
 
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))

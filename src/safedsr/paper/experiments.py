@@ -27,6 +27,10 @@ class Row(NamedTuple):
     budget: str = BUDGET
     first_seed: int = 0
 
+    def folder(self, algorithm: str) -> str:
+        """The name of an algorithm's run folder."""
+        return "-".join(filter(None, (algorithm, self.name)))
+
 
 FRESH = 200  # the first seed that had no part in making SafeDSR-plus
 # Each takes one thing away from SafeDSR-plus.
@@ -68,8 +72,8 @@ EXPERIMENTS: dict[str, tuple[Row, ...]] = {
 
 TIMES = {
     "baselines": "--quick about 8 minutes on two cores; --full half an hour on an NVIDIA H200, three days on two cores",
-    "plus": "--quick about 7 minutes on two cores; --full three quarters of an hour on an NVIDIA H200, six hours on "
-    "two cores (both reckoned)",
+    "plus": "--quick about 7 minutes on two cores; --full an hour on an NVIDIA H200, seven hours on two cores (both "
+    "reckoned)",
     "extras": "--quick about 10 minutes on two cores; --full an hour on an NVIDIA H200, two days on two cores",
 }
 

@@ -24,8 +24,8 @@ from safedsr.paper.adaptation_tables import Table, interval
 
 KNOWN, NEW = ("two-rooms", "diamond"), ("small-diamond", "square", "inverse-diamond")
 UPDATES, EPISODES, PLACES = 10_000, 1_000, 20_000
-FOLDER, ORACLE = "adaptation", "oracle.json"
-# What two of its parts are there for shows only here.
+FOLDER, FILE, ORACLE = "adaptation", "table.md", "oracle.json"
+# What two of its parts are there for shows here, if anywhere.
 RUNS = ("safedsr-plus", "safedsr-plus-values-alone", "safedsr-plus-uniform-replay")
 
 
@@ -37,11 +37,12 @@ def finish(out: Path, scale: Scale) -> list[Table]:
         rates = {costs: oracle_of(costs, scale)["safe_goal_rate"] for costs in NEW}
         storage.write_json(folder / ORACLE, rates)
     oracle = storage.read_json(folder / ORACLE, NEW)
-    for run in RUNS:
+    runs = [run for run in RUNS if _has_known(out / run)]
+    for run in runs:
         adapt_all(out / run, folder / run, oracle, scale.of(UPDATES))
-    tables = [adaptation_table(folder / run, oracle) for run in RUNS]
+    tables = [adaptation_table(folder / run, oracle) for run in runs]
     text = "\n".join(table.markdown() for table in tables)
-    storage.write_atomic(folder / "table.md", lambda file: file.write_text(text, encoding="utf-8"))
+    storage.write_atomic(folder / FILE, lambda file: file.write_text(text, encoding="utf-8"))
     return tables
 
 
@@ -81,6 +82,14 @@ def tries(seeds: Iterable[int]) -> Iterator[Try]:
     for seed in sorted(seeds):
         for costs in NEW:
             yield Try(seed, costs)
+
+
+def _has_known(run: Path) -> bool:
+    """Whether some agents of a run know the known costs."""
+    if not (run / "config.json").is_file():
+        return False
+    about = storage.read_json(run / "config.json", ["environments"])["environments"]
+    return any((one["name"], *one["costs"]) == KNOWN for one in about)
 
 
 def _knows(agent: Agent) -> bool:

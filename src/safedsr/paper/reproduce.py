@@ -70,9 +70,8 @@ def make_task(row: Row, algorithm: str, quick: bool = False) -> Task:
     # A short run must not end with a shorter chunk, which would be compiled again.
     chunk = agent.period if quick else None
     training = TrainConfig(steps=row.steps, chunk=chunk, trajectories=row.trajectories)
-    name = "-".join(filter(None, (algorithm, row.name)))
     seeds = tuple(range(row.first_seed, row.first_seed + row.seeds))
-    return Task(name, Job(algorithm, environments, seeds, agent, train=training))
+    return Task(row.folder(algorithm), Job(algorithm, environments, seeds, agent, train=training))
 
 
 def with_settings(config: Any, settings: Mapping[str, Any]) -> Any:

@@ -8,6 +8,7 @@ from tiny import tiny_agent
 
 from safedsr.config import TrainConfig
 from safedsr.figures.reference import Level, Reference, key_of
+from safedsr.figures.style import thousands
 from safedsr.job import Job, make_environments
 from safedsr.metrics import goal_count, safe_goal_count
 from safedsr.paper import plus_adaptation, plus_tables
@@ -38,11 +39,11 @@ def test_tables_say_what_the_run_folders_say(out):
     maps, ablation = plus_tables.finish(out, oracle=False)
     assert [row[:3] for row in maps.rows] == [("one-room", "none", "5"), ("one-room", "diamond", "5")]
     goals = [goal_count(episodes) for episodes in load_run(out / "safedsr-plus").by_seed(0)]
-    assert min(goals) > 0 and maps.rows[0][5] == plus_tables.count(min(goals))
+    assert min(goals) > 0 and maps.rows[0][5] == thousands(min(goals))
     safe = [safe_goal_count(episodes, (5.0,)) for episodes in load_run(out / "safedsr-plus").by_seed(1)]
-    assert maps.rows[1][5] == plus_tables.count(min(safe))
+    assert maps.rows[1][5] == thousands(min(safe))
     assert [row[0] for row in ablation.rows] == ["nothing", "no-waves"]
-    assert ablation.rows[0][1].endswith(f"; {plus_tables.count(min(safe))}") and ablation.rows[0][2] == "–"
+    assert ablation.rows[0][1].endswith(f"; {thousands(min(safe))}") and ablation.rows[0][2] == "–"
     text = (out / "tables.md").read_text(encoding="utf-8")
     assert maps.markdown() in text and ablation.markdown() in text
 
@@ -56,7 +57,7 @@ def test_the_oracle_stands_beside_its_map(out):
         if "none" in result.costs
     }
     free, costly = plus_tables.maps_table(results, known).rows
-    assert (free[6], free[9]) == ("1 234", "0.812") and (costly[6], costly[9]) == ("–", "–")
+    assert (free[6], free[9]) == (thousands(1_234), "0.812") and (costly[6], costly[9]) == ("–", "–")
 
 
 def test_the_published_tables_are_those_of_the_published_runs(tmp_path):

@@ -88,11 +88,11 @@ def require_same_map(layout: Layout, scene: Scene) -> None:
     mine = scene.layout
     if np.shape(layout.walls) != np.shape(mine.walls):
         sizes = [" × ".join(map(str, np.shape(x.walls))) for x in (layout, mine)]
-        raise UserError(f"the costs are those of another map, {sizes[0]} cells; '{scene.name}' has {sizes[1]}")
+        raise UserError(f"this is another map, {sizes[0]} cells; the agent knows '{scene.name}', {sizes[1]} cells")
     if not np.array_equal(layout.walls, mine.walls) or not np.array_equal(layout.goal, mine.goal):
         raise UserError(
-            f"the costs are those of a map with other walls or another goal than '{scene.name}'; adapting "
-            "changes costs only: train anew for another map"
+            f"this map has other walls or another goal than '{scene.name}', which the agent knows; its costs may "
+            "change: train anew for another map"
         )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from safedsr.config import EpsilonSchedule, OracleConfig
 from safedsr.figures.reference import References, add_references, read_references, reference_of, write_references
+from safedsr.figures.style import thousands
 from safedsr.metrics import Summary, iqm, summarize
 from safedsr.paper.adaptation_tables import Table
 from safedsr.paper.experiments import ABLATIONS, EXPERIMENTS
@@ -85,10 +86,10 @@ def _map_line(result: Result, references: References) -> tuple[str, ...]:
         result.layout,
         ", ".join(result.costs),
         ", ".join(f"{budget:g}" for budget in result.budgets),
-        count(float(iqm(result.counts["goal count"]))),
+        thousands(float(iqm(result.counts["goal count"]))),
         _interval(summarize(safe)),
-        count(safe.min()),
-        count(oracle.safe_goal_count) if oracle else UNKNOWN,
+        thousands(safe.min()),
+        thousands(oracle.safe_goal_count) if oracle else UNKNOWN,
         f"{last.mean():.3f}",
         f"{last.min():.3f}",
         f"{oracle.exploring.safe_goal_rate:.3f}" if oracle else UNKNOWN,
@@ -112,13 +113,8 @@ def ablation_table(results: Sequence[Result]) -> Table:
 
 def _ablated(result: Result) -> str:
     safe = result.counts["safe goal count"]
-    return f"{_interval(summarize(safe))}; {count(safe.min())}"
+    return f"{_interval(summarize(safe))}; {thousands(safe.min())}"
 
 
 def _interval(found: Summary) -> str:
-    return f"{count(found.iqm)} ({count(found.low)} … {count(found.high)})"
-
-
-def count(number: float) -> str:
-    """A number of goals with its thousands apart."""
-    return f"{number:,.0f}".replace(",", " ")
+    return f"{thousands(found.iqm)} ({thousands(found.low)} … {thousands(found.high)})"

@@ -1,6 +1,6 @@
 """Whole trainings on one accelerator: three maps with and without costs, ten seeds, compilation and saving included.
 
-    python benchmarks/gpu.py                    # SafeDSR in both precisions, SafeDQN, the eleven baselines
+    python benchmarks/gpu.py                    # SafeDSR in three precisions, SafeDQN, the eleven baselines
     python benchmarks/gpu.py safedqn --steps 20000
 
 XLA's flags are set here as docs/performance.md has them, unless XLA_FLAGS says otherwise.
@@ -36,6 +36,7 @@ FEW_STEPS = 20_000  # that processors may be asked for, to see it run
 # Name → algorithms, precision of matrix products, seconds that were wanted
 WORK = {
     "safedsr": (("safedsr",), "float32", 250),
+    "safedsr-x9": (("safedsr",), "bfloat16x9", 250),
     "safedsr-tf32": (("safedsr",), "tensorfloat32", 150),
     "safedqn": (("safedqn",), "float32", 60),
     "baselines": (ON_POLICY, "float32", 900),

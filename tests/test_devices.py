@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 
 from safedsr import devices, storage
-from safedsr.devices import cores, one_by_one, split, use_cores
+from safedsr.config import Matmul
+from safedsr.devices import cores, one_by_one, precision, split, use_cores
 
 TRAIN = """
 import sys, jax
@@ -123,6 +125,22 @@ def test_cores_are_those_that_the_process_may_use(monkeypatch):
 )
 def test_the_fewest_devices_that_are_quickest(environments, seeds, count, expected):
     assert split(environments, seeds, count) == expected
+
+
+@pytest.mark.parametrize("matmul", get_args(Matmul))
+def test_on_processors_every_precision_is_float32(matmul):
+    x, y = jax.random.normal(jax.random.key(0), (2, 8, 8))
+    with precision(matmul):
+        found = x @ y
+    with jax.default_matmul_precision("float32"):
+        np.testing.assert_array_equal(found, x @ y)
+
+
+def test_elsewhere_nine_products_stand_for_float32(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    with precision("bfloat16x9"):
+        chosen = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
+        assert chosen == "BF16_BF16_F32_X9"
 
 
 def test_one_by_one_is_what_vmap_is():

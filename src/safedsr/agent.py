@@ -13,6 +13,7 @@ import numpy as np
 
 from safedsr import memory, storage
 from safedsr.algorithms import find_algorithm, make_trainer
+from safedsr.devices import precision
 from safedsr.errors import UserError
 from safedsr.grid import NUM_ACTIONS
 from safedsr.job import Environment, Job, job_from_dict
@@ -162,7 +163,7 @@ def exact(function: Any, job: Job) -> Any:
 
     @functools.wraps(function)
     def with_precision(*args: Any) -> Any:
-        with jax.default_matmul_precision(job.train.matmul):
+        with precision(job.train.matmul):
             return function(*args)
 
     return with_precision

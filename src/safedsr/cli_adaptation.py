@@ -3,10 +3,11 @@
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import tyro
 
+from safedsr.config import Matmul
 from safedsr.errors import UserError
 
 KINDS = ("before", "after", "finetune", "scratch")
@@ -36,9 +37,7 @@ def adaptation(
     parts: Parts = (),
     seeds: Annotated[int | None, tyro.conf.arg(help="Another number of seeds.")] = None,
     rung_seeds: Annotated[int | None, tyro.conf.arg(help="Seeds of the part 'rungs'.")] = None,
-    matmul: Annotated[
-        Literal["float32", "tensorfloat32"], tyro.conf.arg(help="Precision where there is a choice.")
-    ] = "float32",
+    matmul: Annotated[Matmul, tyro.conf.arg(help="Precision where there is a choice.")] = "float32",
     out: Annotated[Path | None, tyro.conf.arg(help="Folder of the run folders; runs/adaptation if not given.")] = None,
 ) -> None:
     """Train on one cost map, change it, adapt in the paper's seven phases, and compare with other ways to go on.

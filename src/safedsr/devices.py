@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
+from safedsr.config import Matmul
+
 # What an argument differs in: lanes [E, S, …], environments [E, …], seeds [S, …], or nothing.
 LANE, ENVIRONMENT, SEED, SHARED = ("environments", "seeds"), ("environments",), ("seeds",), ()
 Axes = tuple[str, ...]
@@ -34,6 +36,12 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def precision(matmul: Matmul) -> contextlib.AbstractContextManager[object]:
+    """Where matrix products have this precision; processors know float32 alone."""
+    name = {"bfloat16x9": "float32" if jax.default_backend() == "cpu" else "BF16_BF16_F32_X9"}.get(matmul, matmul)
+    return jax.default_matmul_precision(name)
 
 
 def split(environments: int, seeds: int, devices: int) -> tuple[int, int]:

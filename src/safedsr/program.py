@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from safedsr.algorithms import make_trainer
-from safedsr.devices import ENVIRONMENT, LANE, SEED, SHARED, lane_mesh, over_lanes
+from safedsr.devices import ENVIRONMENT, LANE, SEED, SHARED, lane_mesh, over_lanes, precision
 from safedsr.errors import UserError
 from safedsr.job import Job
 from safedsr.layout import Layout, stack_layouts
@@ -55,7 +55,7 @@ class Program:
         """`count` environment steps within one phase; gives the records [E, S, count] and mean losses [E, S]."""
         phase, _ = self.trainer.phase_at(step)
         periods = count // self.trainer.period
-        with jax.default_matmul_precision(self.job.train.matmul):
+        with precision(self.job.train.matmul):
             return self._advance(state, self.layout, self.aim, jnp.int32(step), phase=phase, periods=periods)
 
     def next_stop(self, step: int) -> int:

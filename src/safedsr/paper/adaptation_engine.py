@@ -11,6 +11,7 @@ from jax import Array
 
 from safedsr import memory, replay
 from safedsr.config import SafeDsrConfig
+from safedsr.devices import precision
 from safedsr.job import Job
 from safedsr.layout import Layout
 from safedsr.paper.adaptation_plan import OWN, Phase
@@ -54,7 +55,7 @@ def change_costs(program: Program, state: PyTree, updates: int) -> tuple[PyTree,
     """Phase 2.5 in every lane of a program that has the new maps; also the seconds it took, without compiling."""
     one = partial(adapt_weights, trainer=program.trainer, config=program.job.agent, updates=updates)
     every = jax.jit(jax.vmap(jax.vmap(one, (0, None)), (0, 0)), donate_argnums=0)
-    with jax.default_matmul_precision(program.job.train.matmul):
+    with precision(program.job.train.matmul):
         compiled = every.lower(state, program.layout).compile()
     began = time.perf_counter()
     state = jax.block_until_ready(compiled(state, program.layout))

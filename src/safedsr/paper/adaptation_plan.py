@@ -1,10 +1,10 @@
 """The experiment with changing costs as data (Sec. 5.4, last appendix): phases, changes, variants, arms."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from safedsr.algorithms import find_algorithm
-from safedsr.config import GridConfig, MultiplierConfig, SafeDsrConfig, TrainConfig
+from safedsr.config import GridConfig, Matmul, MultiplierConfig, SafeDsrConfig, TrainConfig
 from safedsr.job import Job, make_environments
 from safedsr.paper.experiments import BUDGET, QUICK_SETTINGS, SHORTENING
 from safedsr.paper.reproduce import with_settings
@@ -88,7 +88,7 @@ class Scale(NamedTuple):
     seeds: int = 10
     rung_seeds: int = 10  # of the arms that take no steps, one agent after the other
     shorten: int = 1  # environment steps and updates are divided by this
-    matmul: Literal["float32", "tensorfloat32"] = "float32"
+    matmul: Matmul = "float32"
     checkpoint_seconds: float = 60.0
 
     def of(self, count: int) -> int:

@@ -34,8 +34,10 @@ def test_every_agent_is_tried_once_on_all_new_costs(run, tmp_path, monkeypatch):
     monkeypatch.setattr(plus_adaptation, "EPISODES", 64)
     seen = []
     plus_adaptation.adapt_all(run, tmp_path, ORACLE, updates=8, show=seen.append)
-    assert sorted(seen) == sorted(f"{costs}-{seed}.json" for costs in plus_adaptation.NEW for seed in (100, 101))
+    tried = [(costs, seed) for costs in plus_adaptation.NEW for seed in (100, 101)]
+    assert sorted(seen) == sorted(f"safedsr-plus: seed {seed} adapted to {costs}" for costs, seed in tried)
     before = {path: path.read_bytes() for path in tmp_path.glob("*.json")}
+    assert {path.name for path in before} == {f"{costs}-{seed}.json" for costs, seed in tried}
     plus_adaptation.adapt_all(run, tmp_path, ORACLE, updates=8, show=seen.append)
     assert len(seen) == 6 and {path: path.read_bytes() for path in tmp_path.glob("*.json")} == before
 

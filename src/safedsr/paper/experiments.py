@@ -72,7 +72,7 @@ EXPERIMENTS: dict[str, tuple[Row, ...]] = {
 
 TIMES = {
     "baselines": "--quick about 8 minutes on two cores; --full half an hour on an NVIDIA H200, three days on two cores",
-    "plus": "--quick about 7 minutes on two cores; --full an hour on an NVIDIA H200, seven hours on two cores (both "
+    "plus": "--quick about 8 minutes on two cores; --full an hour on an NVIDIA H200, seven hours on two cores (both "
     "reckoned)",
     "extras": "--quick about 10 minutes on two cores; --full an hour on an NVIDIA H200, two days on two cores",
 }

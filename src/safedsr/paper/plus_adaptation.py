@@ -74,7 +74,7 @@ def adapt_all(
         one = places[path]
         rows = climb(agents[one.seed], one.costs, oracle[one.costs], updates, EPISODES)
         storage.write_json(path, {**one._asdict(), "r2": held_out_r2(agents[one.seed], one.costs), "rows": rows})
-        show(one.file)
+        show(f"{run.name}: seed {one.seed} adapted to {one.costs}")
 
 
 def tries(seeds: Iterable[int]) -> Iterator[Try]:

@@ -147,7 +147,10 @@ def from_arrays(shape: PyTree, arrays: dict[str, np.ndarray], source: str) -> Py
     """The state of that shape which `to_arrays` took apart."""
     names = leaf_names(shape)
     if missing := sorted(set(names) ^ set(arrays)):
-        raise UserError(f"{source} does not fit these settings: '{missing[0]}' is in only one of them")
+        raise UserError(
+            f"{source} does not fit these settings: '{missing[0]}' is in only one of them; other settings or another "
+            "version of safedsr wrote it: train anew, or go on with that version"
+        )
 
     def fill(name: str, leaf: Any) -> Any:
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

@@ -67,7 +67,7 @@ def test_agrees_with_the_slow_twin(world, seed, data):
             assert pos in centres
             time = 0
         else:
-            assert pos == (slow.x, slow.y)
+            np.testing.assert_allclose(pos, (slow.x, slow.y), rtol=1e-6)  # versions of JAX round lengths differently
             time += 1
         assert states.time[i] == time
         np.testing.assert_allclose(step.obs, np.array(pos) / scale, rtol=1e-6)

@@ -46,10 +46,11 @@ def test_a_reference_belongs_to_costs_budgets_and_steps():
         assert any_reference([other, one], known) == REFERENCE
 
 
-def test_what_is_known_is_not_computed_again():
+def test_what_is_known_is_not_computed_again(tmp_path):
     one, said = made_result(), []
     known = {key_of(one): REFERENCE}
-    assert add_references([one, one._replace(label="cpo")], known, show=said.append) == known
+    write_references(tmp_path, known)
+    assert add_references([one, one._replace(label="cpo")], tmp_path, show=said.append) == known
     assert said == []
 
 
@@ -62,9 +63,10 @@ def short_way(tmp_path):
     return made_result(layout="short", costs=scene.cost_names, path=tmp_path, steps=2_000)
 
 
-def test_the_oracle_of_a_short_way(short_way):
+def test_the_oracle_of_a_short_way(short_way, tmp_path):
     config = OracleConfig(subcells=2, sweeps=50, walks=4)
-    found = add_references([short_way], {}, config)[key_of(short_way)]
+    found = add_references([short_way], tmp_path, config)[key_of(short_way)]
+    assert read_references(tmp_path) == {key_of(short_way): found}
     assert found == compute_reference(short_way, config)
     assert found.steps == 2_000
     # From 0.5 to 2.0 with steps of 0.75 ± 0.225: two steps as often as three, the last of them into the goal.

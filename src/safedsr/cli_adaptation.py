@@ -107,9 +107,8 @@ def _rungs(scale: Any, out: Path) -> None:
 
 
 def _summary(scale: Any, out: Path) -> None:
-    from safedsr import storage
     from safedsr.paper.adaptation_summary import read_summary, summarize_all
-    from safedsr.paper.adaptation_tables import NOT_COMPARABLE, tables
+    from safedsr.paper.adaptation_tables import NOT_COMPARABLE, tables, write_tables
     from safedsr.terminal import print_table
 
     folder = summarize_all(scale, out)
@@ -117,8 +116,7 @@ def _summary(scale: Any, out: Path) -> None:
     for table in found:
         print_table(table.columns, table.rows, table.title)
         print(table.note)
-    text = "\n".join([NOT_COMPARABLE + "\n" if scale.quick else "", *(table.markdown() for table in found)])
-    storage.write_atomic(folder / "tables.md", lambda file: file.write_text(text.lstrip(), encoding="utf-8"))
+    write_tables(folder / "tables.md", found, NOT_COMPARABLE if scale.quick else "")
     print(f"summary: {folder}")
 
 

@@ -47,10 +47,8 @@ def _results_figures(runs: tuple[Path, ...], out: Path, oracle: bool) -> list[tu
     from safedsr.figures import reference
     from safedsr.figures.paper import figures_of
 
-    references = reference.read_references(out)
-    if oracle:
-        references = reference.add_references(results, references, show=lambda name: _say(f"oracle of {name}"))
-        reference.write_references(out, references)
+    wanted = results if oracle else ()
+    references = reference.add_references(wanted, out, show=lambda name: _say(f"oracle of {name}"))
     return figures_of(results, out, references)
 
 

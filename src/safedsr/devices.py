@@ -40,8 +40,9 @@ def cores() -> int:
 
 def precision(matmul: Matmul) -> contextlib.AbstractContextManager[object]:
     """Where matrix products have this precision; processors know float32 alone."""
-    name = {"bfloat16x9": "float32" if jax.default_backend() == "cpu" else "BF16_BF16_F32_X9"}.get(matmul, matmul)
-    return jax.default_matmul_precision(name)
+    if matmul != "bfloat16x9":
+        return jax.default_matmul_precision(matmul)
+    return jax.default_matmul_precision("float32" if jax.default_backend() == "cpu" else "BF16_BF16_F32_X9")
 
 
 def split(environments: int, seeds: int, devices: int) -> tuple[int, int]:

@@ -61,17 +61,18 @@ def write_references(folder: Path, references: References) -> None:
 
 def add_references(
     results: Sequence[Result],
-    known: References,
+    folder: Path,
     config: OracleConfig = DEFAULT,
     show: Callable[[str], Any] = lambda name: None,
 ) -> References:
-    """`known` and what it lacks for these results; each new environment takes some ten seconds."""
-    found = dict(known)
+    """What a folder's file has, and what it lacked for these results: some ten seconds each, kept as they come."""
+    found = read_references(folder)
     for result in results:
         key = key_of(result, config)
         if key not in found:
             show(result.environment)
             found[key] = compute_reference(result, config)
+            write_references(folder, found)
     return found
 
 

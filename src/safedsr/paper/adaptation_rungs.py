@@ -4,7 +4,7 @@ Every agent leaves a small file, so that the work can be stopped and shared betw
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,16 +103,15 @@ def _measure(
     }
 
 
-def oracles(scale: Scale, out: Path) -> dict[str, dict[str, float]]:
-    """What the oracle's episodes come to on each new map at the last ε; computed once."""
+def oracles(scale: Scale, out: Path, costs: Sequence[str] = plan.NEW_COSTS) -> dict[str, dict[str, float]]:
+    """What the oracle's episodes come to with each of these costs at the last ε; computed once."""
     if not (out / ORACLE).exists():
         out.mkdir(parents=True, exist_ok=True)
-        storage.write_json(out / ORACLE, {costs: oracle_of(costs, scale) for costs in plan.NEW_COSTS})
-    return storage.read_json(out / ORACLE, plan.NEW_COSTS)
+        storage.write_json(out / ORACLE, {name: _oracle(name, scale) for name in costs})
+    return storage.read_json(out / ORACLE, costs)
 
 
-def oracle_of(costs: str, scale: Scale) -> dict[str, float]:
-    """What the oracle's episodes come to with one cost map at the last ε."""
+def _oracle(costs: str, scale: Scale) -> dict[str, float]:
     job = plan.make_job("safedqn", plan.baseline_config("safedqn", scale), [costs], scale.of(plan.TRAINED), scale)
     (environment,) = job.environments
     epsilon = job.agent.epsilon.epsilon_end

@@ -1,6 +1,7 @@
 """The tables of the experiment with changing costs, from its summary alone."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from safedsr.metrics import Summary, summarize
 from safedsr.paper import adaptation_plan as plan
 from safedsr.paper.adaptation_arms import RUNG_NAMES
+from safedsr.storage import write_atomic
 from safedsr.value_based import EVALUATE
 
 EVALUATIONS = tuple(phase for phase in plan.PHASES if phase.mode == EVALUATE)
@@ -29,6 +31,12 @@ class Table(NamedTuple):
         """For a document."""
         lines = [self.columns, ("---",) * len(self.columns), *self.rows]
         return "\n".join([f"## {self.title}", "", *(f"| {' | '.join(line)} |" for line in lines), "", self.note, ""])
+
+
+def write_tables(path: Path, tables: Sequence[Table], above: str = "") -> None:
+    """Tables as a document, with a line above them where there is something to say."""
+    text = "\n".join([*([above + "\n"] if above else []), *(table.markdown() for table in tables)])
+    write_atomic(path, lambda file: file.write_text(text, encoding="utf-8"))
 
 
 def tables(data: dict[str, Any]) -> list[Table]:

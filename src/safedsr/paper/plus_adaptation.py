@@ -6,7 +6,7 @@ processes, like the rungs of the experiment with changing costs.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,15 +16,14 @@ from safedsr import grid, memory, storage
 from safedsr.adapt.costs import environment_of, learner_of
 from safedsr.agent import Agent, load_all
 from safedsr.errors import UserError
-from safedsr.metrics import Summary, summarize
 from safedsr.paper.adaptation_arms import RUNG_NAMES
 from safedsr.paper.adaptation_plan import Scale
-from safedsr.paper.adaptation_rungs import climb, oracle_of
-from safedsr.paper.adaptation_tables import Table, interval
+from safedsr.paper.adaptation_rungs import climb, oracles
+from safedsr.paper.adaptation_tables import Table, interval, over_seeds, write_tables
 
 KNOWN, NEW = ("two-rooms", "diamond"), ("small-diamond", "square", "inverse-diamond")
 UPDATES, EPISODES, PLACES = 10_000, 1_000, 20_000
-FOLDER, FILE, ORACLE = "adaptation", "table.md", "oracle.json"
+FOLDER, FILE = "adaptation", "table.md"
 # What two of its parts are there for shows here, if anywhere.
 RUNS = ("safedsr-plus", "safedsr-plus-values-alone", "safedsr-plus-uniform-replay")
 
@@ -32,17 +31,12 @@ RUNS = ("safedsr-plus", "safedsr-plus-values-alone", "safedsr-plus-uniform-repla
 def finish(out: Path, scale: Scale) -> list[Table]:
     """Adapt the agents of the experiment in `out`, as far as that is not done, and give a table for each run."""
     folder = out / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / ORACLE).exists():
-        rates = {costs: oracle_of(costs, scale)["safe_goal_rate"] for costs in NEW}
-        storage.write_json(folder / ORACLE, rates)
-    oracle = storage.read_json(folder / ORACLE, NEW)
-    runs = [run for run in RUNS if _has_known(out / run)]
+    oracle = {costs: row["safe_goal_rate"] for costs, row in oracles(scale, folder, NEW).items()}
+    runs = [run for run in RUNS if known_environment(out / run) is not None]
     for run in runs:
         adapt_all(out / run, folder / run, oracle, scale.of(UPDATES))
     tables = [adaptation_table(folder / run, oracle) for run in runs]
-    text = "\n".join(table.markdown() for table in tables)
-    storage.write_atomic(folder / FILE, lambda file: file.write_text(text, encoding="utf-8"))
+    write_tables(folder / FILE, tables)
     return tables
 
 
@@ -67,9 +61,10 @@ def adapt_all(
     places = {out / one.file: one for one in tries(seeds)}
     if all(path.exists() for path in places):
         return
-    agents = {seed: agent for (_, seed), agent in load_all(run).items() if _knows(agent)}
-    if not agents:
+    known = known_environment(run)
+    if known is None:
         raise UserError(f"{run} has no agent that knows {KNOWN[0]} with {KNOWN[1]} costs; train that part first")
+    agents = {seed: agent for (environment, seed), agent in load_all(run).items() if environment == known}
     for path in storage.unclaimed(places):
         one = places[path]
         rows = climb(agents[one.seed], one.costs, oracle[one.costs], updates, EPISODES)
@@ -84,17 +79,12 @@ def tries(seeds: Iterable[int]) -> Iterator[Try]:
             yield Try(seed, costs)
 
 
-def _has_known(run: Path) -> bool:
-    """Whether some agents of a run know the known costs."""
+def known_environment(run: Path) -> int | None:
+    """Which environment of a run has the known costs, if there is such a run and one has."""
     if not (run / "config.json").is_file():
-        return False
+        return None
     about = storage.read_json(run / "config.json", ["environments"])["environments"]
-    return any((one["name"], *one["costs"]) == KNOWN for one in about)
-
-
-def _knows(agent: Agent) -> bool:
-    scene = agent.environment.scene
-    return (scene.name, *scene.cost_names) == KNOWN
+    return next((i for i, one in enumerate(about) if (one["name"], *one["costs"]) == KNOWN), None)
 
 
 def held_out_r2(agent: Agent, costs: str, seed: int = 0) -> float:
@@ -124,14 +114,11 @@ def adaptation_table(out: Path, oracle: Mapping[str, float]) -> Table:
     for costs in NEW:
         here = [one for one in found if one["costs"] == costs]
         if here:
-            rates = [interval(_over(here, n, "safe")) for n in range(len(RUNG_NAMES))]
-            seconds = f"{np.median([one['rows'][-1]['seconds'] for one in here]):.0f}"
-            fit = f"{summarize(np.array([one['r2'] for one in here])).iqm:.3f}"
+            rungs = list(zip(*(one["rows"] for one in here), strict=True))
+            rates = [interval(over_seeds(rung, "safe")) for rung in rungs]
+            seconds = f"{np.median([row['seconds'] for row in rungs[-1]]):.0f}"
+            fit = f"{over_seeds(here, 'r2').iqm:.3f}"
             lines.append((costs, str(len(here)), fit, *rates, f"{oracle[costs]:.3f}", seconds))
     columns = ("new costs", "agents", "R² on φ", *RUNG_NAMES.values(), "oracle", "seconds")
     note = f"Share of safe goals in {EPISODES} episodes at ε = 0.25: IQM over agents with a 95 % bootstrap interval."
     return Table(f"{out.name}, {KNOWN[0]}, trained on {KNOWN[1]}", columns, lines, note)
-
-
-def _over(here: list[dict[str, Any]], n: int, name: str) -> Summary:
-    return summarize(np.array([one["rows"][n][name] for one in here]))

@@ -6,14 +6,13 @@ from pathlib import Path
 import numpy as np
 
 from safedsr.config import EpsilonSchedule, OracleConfig
-from safedsr.figures.reference import References, add_references, read_references, reference_of, write_references
+from safedsr.figures.reference import References, add_references, reference_of
 from safedsr.figures.style import thousands
 from safedsr.metrics import Summary, iqm, summarize
-from safedsr.paper.adaptation_tables import Table
+from safedsr.paper.adaptation_tables import Table, write_tables
 from safedsr.paper.experiments import ABLATIONS, EXPERIMENTS
 from safedsr.results import Result, load_results, smooth
 from safedsr.scene import ROOM_NAMES
-from safedsr.storage import write_atomic
 
 WHOLE = "safedsr-plus"
 FILE, UNKNOWN = "tables.md", "–"
@@ -27,14 +26,10 @@ def finish(out: Path, oracle: bool) -> list[Table]:
     results = load_results([out], remarks)
     for remark in remarks:
         print(remark)
-    known = read_references(out)
-    if oracle:
-        judged = [result for result in results if result.path.name not in _ablations()]
-        known = add_references(judged, known, ORACLE, show=lambda name: print(f"oracle of {name}", flush=True))
-        write_references(out, known)
+    judged = [result for result in results if result.path.name not in _ablations()] if oracle else []
+    known = add_references(judged, out, ORACLE, show=lambda name: print(f"oracle of {name}", flush=True))
     tables = [maps_table(results, known), ablation_table(results)]
-    text = "\n".join(table.markdown() for table in tables)
-    write_atomic(out / FILE, lambda file: file.write_text(text, encoding="utf-8"))
+    write_tables(out / FILE, tables)
     return tables
 
 
@@ -54,7 +49,7 @@ def maps_table(results: Sequence[Result], references: References) -> Table:
     lines = []
     for name in order:
         here = [result for result in results if result.path.name == name]
-        lines += [_map_line(result, references) for result in sorted(here, key=_place)]
+        lines += [_map_line(result, references) for result in here]
     columns = (
         "map",
         "costs",
@@ -73,11 +68,6 @@ def maps_table(results: Sequence[Result], references: References) -> Table:
         f"oracle plans with ε = {ORACLE.plan_epsilon:g} in mind and walks on the same ε schedule."
     )
     return Table("SafeDSR-plus on every map", columns, lines, note)
-
-
-def _place(result: Result) -> tuple[int, str]:
-    rooms = ROOM_NAMES.index(result.layout) if result.layout in ROOM_NAMES else len(ROOM_NAMES)
-    return rooms, "" if result.costs == ("none",) else "-".join(result.costs)
 
 
 def _map_line(result: Result, references: References) -> tuple[str, ...]:

@@ -18,13 +18,13 @@ from safedsr.adapt.recursive import Recursion, learn_steps
 from safedsr.adapt.refit import RIDGE, ridge
 from safedsr.agent import Agent, load
 from safedsr.config import GridConfig
+from safedsr.equations import weights_loss
 from safedsr.errors import UserError
 from safedsr.job import Environment
 from safedsr.layout import make_layout
 from safedsr.maptext import parse_scene
 from safedsr.memory import features_of, steps
 from safedsr.nets import descend, mean_square
-from safedsr.safedsr import weights_loss
 from safedsr.scene import with_costs
 from safedsr.value_based import Policy
 

@@ -17,13 +17,14 @@ from safedsr.adapt.full import learn_in, start_state
 from safedsr.adapt.penalty import LADDER, Score, learn_penalty, score, search_penalty, with_lam
 from safedsr.adapt.successor import Known, learn_from, learn_from_memory, learner_state, next_lam
 from safedsr.agent import own_job
+from safedsr.equations import DsrPolicy, Weights, all_features, scores
 from safedsr.errors import UserError
 from safedsr.evaluate import run_episodes
 from safedsr.grid import ACTIONS
 from safedsr.memory import steps
 from safedsr.program import Program
 from safedsr.replay import unpack
-from safedsr.safedsr import DsrPolicy, Weights, all_features, init, scores
+from safedsr.safedsr import init
 from safedsr.types import Transition
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")

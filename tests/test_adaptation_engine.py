@@ -145,7 +145,7 @@ def test_the_change_fits_weights_and_touches_nothing_else(changed):
 
 
 def _features(phi, obs, action):
-    from safedsr.safedsr import features
+    from safedsr.equations import features
 
     return features(phi, obs, action)
 

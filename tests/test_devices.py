@@ -136,11 +136,11 @@ def test_on_processors_every_precision_is_float32(matmul):
         np.testing.assert_array_equal(found, x @ y)
 
 
-def test_elsewhere_nine_products_stand_for_float32(monkeypatch):
+def test_elsewhere_three_products_stand_for_float32(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    with precision("bfloat16x9"):
+    with precision("tensorfloat32x3"):
         chosen = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
-        assert chosen == "BF16_BF16_F32_X9"
+        assert chosen == "TF32_TF32_F32_X3"
 
 
 def test_one_by_one_is_what_vmap_is():

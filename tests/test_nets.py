@@ -6,7 +6,7 @@ import optax
 import pytest
 from scipy.stats import kstest
 
-from safedsr.nets import Mlp, descend, mean_square, pair, unit, weight_matrix
+from safedsr.nets import Mlp, descend, mean_square, pair, slopes, unit, weight_matrix
 
 
 def assert_uniform(values, bound):
@@ -71,3 +71,18 @@ def test_descend_goes_down_by_the_optimisers_step():
     params = {"w": jnp.array([1.0, 2.0])}
     moved, _ = descend(sgd, {"w": jnp.array([4.0, -2.0])}, params, sgd.init(params))
     np.testing.assert_allclose(moved["w"], [-1.0, 3.0])
+
+
+def test_slopes_are_what_jax_finds():
+    net = Mlp((3, 8, 5, 2), key=jax.random.key(0))
+    x, goal = jax.random.normal(jax.random.key(1), (10, 3)), jax.random.normal(jax.random.key(2), (10, 2))
+
+    def loss(net):
+        return ((jax.vmap(net)(x) - goal) ** 2).sum() / 2
+
+    inputs = [x]
+    for layer in net.layers[:-1]:
+        inputs.append(jax.nn.relu(jax.vmap(layer)(inputs[-1])))
+    found, expected = slopes(net, inputs, jax.vmap(net)(x) - goal), jax.grad(loss)(net)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)

@@ -7,11 +7,11 @@ from tiny import tiny_agent, tiny_job
 from safedsr import plus, replay
 from safedsr.adapt.config import CertificateConfig, ClimbConfig
 from safedsr.agent import load, load_all
+from safedsr.equations import Weights
 from safedsr.errors import UserError
 from safedsr.layout import stack_layouts
 from safedsr.maptext import parse_scene
 from safedsr.program import Program
-from safedsr.safedsr import Weights
 from safedsr.train import train
 from safedsr.types import Transition
 

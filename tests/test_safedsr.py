@@ -10,30 +10,24 @@ import pytest
 from tiny import advance, linear, same_trees, tiny_agent, tiny_job
 
 from safedsr.config import GridConfig, MultiplierConfig, SafeDsrConfig
-from safedsr.maptext import parse_scene
-from safedsr.nets import Mlp, descend
-from safedsr.program import Program
-from safedsr.replay import init_reservoir, store, unpack, value_bins
-from safedsr.safedsr import (
-    Batch,
+from safedsr.equations import (
     DsrPolicy,
     Encoder,
     Phi,
     Weights,
     all_features,
-    batch_features,
     feature_loss,
     features,
-    init,
-    learn,
-    learn_successor,
-    make_safedsr,
-    recall,
     scores,
     successor_loss,
     successor_target,
     weights_loss,
 )
+from safedsr.maptext import parse_scene
+from safedsr.nets import Mlp, descend
+from safedsr.program import Program
+from safedsr.replay import init_reservoir, store, unpack, value_bins
+from safedsr.safedsr import Batch, batch_features, init, learn, learn_successor, make_safedsr, recall
 from safedsr.types import Transition
 from safedsr.value_based import Memory, Policy
 

@@ -154,6 +154,16 @@ def test_records_are_sums_of_their_episode():
     assert records.reached.any() and (records.done & ~records.reached).any()
 
 
+def test_accelerators_act_alike(monkeypatch):
+    """There the steps between two trainings are written out one after the other."""
+    _, records = collect(collector("safedqn"), 200)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    _, others = collect(collector("safedqn"), 200)
+    assert records.done.any()
+    for one, other in zip(records, others, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
 @pytest.mark.parametrize("terminal", ["cut", "absorb", "restart"])
 def test_what_is_remembered_of_an_episodes_end(terminal):
     program = collector("safedsr", grid=STILL, terminal=terminal)

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from safedsr.config import EpsilonSchedule, GridConfig, MultiplierConfig, SafeDqnConfig, SafeDsrConfig, TrainConfig
+from safedsr.equations import Phi
 from safedsr.job import Environment, Job
 from safedsr.maptext import parse_scene
 from safedsr.plus_config import SafeDsrPlusConfig
 from safedsr.program import Program
-from safedsr.safedsr import Phi
 from safedsr.types import Record
 
 CORRIDOR = "SCG"

@@ -12,11 +12,12 @@ from tiny import tiny_environment
 
 from safedsr.agent import Agent
 from safedsr.config import EpsilonSchedule, GridConfig, MultiplierConfig, SafeDsrConfig, TrainConfig
+from safedsr.equations import DsrPolicy, Phi
 from safedsr.job import Environment, Job
 from safedsr.layout import Layout
 from safedsr.memory import make_past
 from safedsr.nets import pair
-from safedsr.safedsr import DsrPolicy, Phi, init
+from safedsr.safedsr import init
 from safedsr.value_based import Policy
 
 STEPS = 1000

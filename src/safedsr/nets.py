@@ -46,6 +46,15 @@ class Mlp(eqx.Module):
         return dense(self.layers[-1], self.hidden(x))
 
 
+def slopes(net: Mlp, inputs: Sequence[Array], error: Array) -> Mlp:
+    """How a network of rectifiers has to change for an error [n, outputs], given its layers' inputs [n, width]."""
+    found = []
+    for layer, x in zip(reversed(net.layers), reversed(inputs), strict=True):
+        found += [error.sum(0), error.T @ x]
+        error = jnp.where(x > 0, error @ layer.weight, 0.0)
+    return jax.tree.unflatten(jax.tree.structure(net), reversed(found))
+
+
 def weight_matrix(shape: tuple[int, ...], *, key: Array) -> Array:
     """Weights of a linear map without bias from `shape[-1]` inputs, started as PyTorch's linear layer."""
     bound = shape[-1] ** -0.5

@@ -17,11 +17,11 @@ from jax import Array
 
 from safedsr import replay
 from safedsr.config import GridConfig
+from safedsr.equations import Weights
 from safedsr.grid import NUM_ACTIONS, cell_of
 from safedsr.layout import Layout
 from safedsr.nets import Mlp, dense, descend
 from safedsr.plus_config import SafeDsrPlusConfig
-from safedsr.safedsr import Weights
 from safedsr.types import PyTree, Trainer, Transition, Values
 from safedsr.value_based import Learner, Memory, State, make_trainer
 

@@ -1,9 +1,5 @@
-"""SafeDSR (Alg. 2): successor features M, and rewards and costs that are linear in the features φ.
+"""SafeDSR (Alg. 2): what is learnt, and how."""
 
-Losses are written for one transition; the caller vmaps and averages. Nothing here differentiates M's loss in φ.
-"""
-
-from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,48 +8,31 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from safedsr import replay
+from safedsr import fused, replay
 from safedsr.config import GridConfig, SafeDsrConfig
+from safedsr.equations import (
+    DsrPolicy,
+    Encoder,
+    Phi,
+    Weights,
+    all_features,
+    direction,
+    feature_loss,
+    features,
+    goes_on,
+    scores,
+    successor_loss,
+    successor_target,
+    values,
+    weights_loss,
+)
 from safedsr.grid import NUM_ACTIONS
 from safedsr.layout import Layout
-from safedsr.nets import Mlp, descend, mean_square, pair, unit, weight_matrix
+from safedsr.nets import Mlp, descend, mean_square, slopes, weight_matrix
 from safedsr.pretrain import pretrain
 from safedsr.replay import Biased
-from safedsr.types import PyTree, Trainer, Transition, Values
+from safedsr.types import PyTree, Trainer, Transition
 from safedsr.value_based import Learner, Memory, make_trainer, remembered
-
-
-class Phi(Mlp):
-    """φ."""
-
-    def __init__(self, sizes: Sequence[int], *, key: Array) -> None:
-        super().__init__(sizes, key=key)
-
-    def features(self, obs: Array, action: Array) -> Array:
-        """φ(s, a)."""
-        return features(self, obs, action)
-
-
-class Encoder(NamedTuple):
-    """What t_freeze freezes."""
-
-    phi: Phi
-    decoder: Mlp  # g
-
-
-class Weights(NamedTuple):
-    """What turns features into reward and costs."""
-
-    w_r: Array  # [d]
-    w_c: Array  # [J, d]
-
-
-class DsrPolicy(NamedTuple):
-    """What acting needs."""
-
-    phi: Phi
-    successor: Mlp  # M
-    weights: Weights
 
 
 class DsrState(NamedTuple):
@@ -67,57 +46,6 @@ class DsrState(NamedTuple):
     encoder_optimizer: PyTree
     weights_optimizer: PyTree
     successor_optimizer: PyTree
-
-
-def features(phi: Mlp, obs: Array, action: Array) -> Array:
-    """φ(s, a), of length 1."""
-    return unit(phi(pair(obs, action)))
-
-
-def all_features(phi: Mlp, obs: Array) -> Array:
-    """φ(s, ·) [A, d]. The first layer is split: what the state adds is made once, what an action adds is a column."""
-    first = phi.layers[0]
-    weight, bias = first.weight, first.bias
-    assert bias is not None
-    inputs = (weight[:, : len(obs)] @ obs + bias)[None] + weight[:, len(obs) :].T  # [A, n]
-    return jax.vmap(lambda x: unit(phi.after_first(x)))(inputs)
-
-
-def feature_loss(encoder: Encoder, weights: Weights, t: Transition, config: SafeDsrConfig) -> Array:
-    """Eq. (14): what φ, g, w_r and w_c learn."""
-    phi = features(encoder.phi, t.obs, t.action)
-    rebuilt = mean_square(pair(t.obs, t.action) - encoder.decoder(phi))
-    return weights_loss(weights, phi, t, config) + config.beta_g * rebuilt
-
-
-def weights_loss(weights: Weights, phi: Array, t: Transition, config: SafeDsrConfig) -> Array:
-    """Eq. (14) without the reconstruction: all that is left to learn once φ is frozen."""
-    reward = (t.reward - phi @ weights.w_r) ** 2
-    cost = mean_square(t.cost - weights.w_c @ phi)  # Eq. (12)
-    return config.beta_r * reward + config.beta_c * cost
-
-
-def scores(successor: Mlp, weights: Weights, phi: Array, lam: Array) -> Array:
-    """Q - λ·K from features [A, d]: Eq. (15) without b, which moves all actions alike.
-
-    M's last layer is linear, so it is folded with the weights into one vector instead of being multiplied out.
-    """
-    direction = weights.w_r - lam @ weights.w_c  # [d]
-    last = successor.layers[-1]
-    return jax.vmap(successor.hidden)(phi) @ (direction @ last.weight) + direction @ last.bias  # type: ignore[operator]
-
-
-def successor_target(
-    target_successor: Mlp, phi: Array, next_phi: Array, best: Array, terminated: Array, config: SafeDsrConfig
-) -> Array:
-    """Alg. 2's M_target, from target features φ_prev(s, a) [d] and φ_prev(s′, ·) [A, d] and the best next action."""
-    goes_on = 1 - terminated if config.terminal == "cut" else 1.0
-    return phi + config.gamma * goes_on * target_successor(next_phi[best])
-
-
-def successor_loss(successor: Mlp, phi: Array, goal: Array) -> Array:
-    """Eq. (11), given φ(s, a) and the target: only M is differentiated."""
-    return mean_square(goal - successor(phi))
 
 
 class Batch(NamedTuple):
@@ -193,8 +121,26 @@ def learn_successor(s: DsrState, batch: Batch, lam: Array, config: SafeDsrConfig
         return jax.vmap(successor_loss, (None, 0, 0))(successor, batch.phi, goal).mean()
 
     value, slope = jax.value_and_grad(loss)(s.successor)
+    return _step_successor(s, slope, config), value
+
+
+def learn_known(
+    s: DsrState, known: Array, places: Array, t: Transition, lam: Array, config: SafeDsrConfig
+) -> tuple[DsrState, Array]:
+    """`learn_successor` on transitions whose features are known, [rows, 1 + A, d], and lie at these places [n]."""
+    if not fused.suits(config):
+        both = known[places]
+        phi, next_phi = both[:, 0], both[:, 1:]
+        return learn_successor(s, Batch(t, phi, next_phi, phi, next_phi), lam, config)
+    aim = direction(s.weights, lam) @ s.successor.layers[-1].weight
+    discount = config.gamma * goes_on(t.terminated, config)
+    inputs, error = fused.errors(s.successor, s.target_successor, aim, known, places, discount)
+    return _step_successor(s, slopes(s.successor, inputs, 2 * error / error.size), config), mean_square(error)
+
+
+def _step_successor(s: DsrState, slope: Mlp, config: SafeDsrConfig) -> DsrState:
     successor, optimizer = descend(_adam(config), slope, s.successor, s.successor_optimizer)
-    return s._replace(successor=successor, successor_optimizer=optimizer), value
+    return s._replace(successor=successor, successor_optimizer=optimizer)
 
 
 def learn(
@@ -233,16 +179,14 @@ def _frozen_updates(s: DsrState, memory: Memory, biased: Biased, plain: Array, l
     rare_phi = jax.vmap(jax.vmap(features, (None, 0, 0)), (None, 0, 0))(s.encoder.phi, rare.obs, rare.action)
 
     def update(s: DsrState, xs) -> tuple[DsrState, tuple[Array, Array]]:
-        labelled, places, rare_phi, transitions, chosen = xs
-        phi = jnp.concatenate([known[places, 0], rare_phi])
+        labelled, phi, chosen, transitions = xs
         s, feature_value = learn_weights(s, labelled, phi, config)
-        both = known[chosen]
-        phi, next_phi = both[:, 0], both[:, 1:]
-        s, value = learn_successor(s, Batch(transitions, phi, next_phi, phi, next_phi), lam, config)
+        s, value = learn_known(s, known, chosen, transitions, lam, config)
         return s, (feature_value, value)
 
     labelled, transitions = replay.unpack(biased.rows(memory.ring)), replay.unpack(memory.ring[plain])
-    return jax.lax.scan(update, s, (labelled, biased.places, rare_phi, transitions, plain))
+    phi = jnp.concatenate([known[biased.places, 0], rare_phi], 1)
+    return jax.lax.scan(update, s, (labelled, phi, plain, transitions))
 
 
 def batch_features(phi: Mlp, t: Transition) -> tuple[Array, Array]:
@@ -263,14 +207,6 @@ def bins_of(rows: Array, layout: Layout, config: SafeDsrConfig, grid_config: Gri
     low = jnp.array([min(rewards)] + [0.0] * len(layout.costs))
     dearest = jnp.max(jnp.asarray(layout.costs), (1, 2))
     return replay.value_bins(rows, low, jnp.concatenate([jnp.array([max(rewards)]), dearest]), config.value_bins)
-
-
-def values(policy: DsrPolicy, obs: Array, lam: Array) -> Values:
-    """Q, K and M of every action; who wants the score alone pays for nothing else."""
-    phi = all_features(policy.phi, obs)
-    m = jax.vmap(policy.successor)(phi)  # [A, d]
-    q, k = m @ policy.weights.w_r, m @ policy.weights.w_c.T  # Eqs. (8) and (13)
-    return Values(q=q, k=k, m=m, score=scores(policy.successor, policy.weights, phi, lam))
 
 
 def make_safedsr(config: SafeDsrConfig, grid_config: GridConfig) -> Trainer:

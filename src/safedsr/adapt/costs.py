@@ -9,6 +9,7 @@ import numpy as np
 from safedsr import grid, memory
 from safedsr.agent import Agent
 from safedsr.config import SafeDsrConfig
+from safedsr.equations import DsrPolicy
 from safedsr.errors import UserError
 from safedsr.evaluate import budgets_for
 from safedsr.job import Environment
@@ -16,7 +17,6 @@ from safedsr.layout import Layout, Scene
 from safedsr.memory import FIT_STEPS, Past
 from safedsr.plus import PlusPolicy
 from safedsr.plus_config import SafeDsrPlusConfig
-from safedsr.safedsr import DsrPolicy
 from safedsr.scene import with_costs
 
 

@@ -1,0 +1,117 @@
+"""SafeDSR's equations for one state or transition; the caller vmaps and averages.
+
+Rewards and costs are linear in the features φ, so what is to come is linear in the successor features M. Nothing here
+differentiates M's loss in φ.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from safedsr.config import SafeDsrConfig
+from safedsr.nets import Mlp, mean_square, pair, unit
+from safedsr.types import Transition, Values
+
+
+class Phi(Mlp):
+    """φ."""
+
+    def __init__(self, sizes: Sequence[int], *, key: Array) -> None:
+        super().__init__(sizes, key=key)
+
+    def features(self, obs: Array, action: Array) -> Array:
+        """φ(s, a)."""
+        return features(self, obs, action)
+
+
+class Encoder(NamedTuple):
+    """What t_freeze freezes."""
+
+    phi: Phi
+    decoder: Mlp  # g
+
+
+class Weights(NamedTuple):
+    """What turns features into reward and costs."""
+
+    w_r: Array  # [d]
+    w_c: Array  # [J, d]
+
+
+class DsrPolicy(NamedTuple):
+    """What acting needs."""
+
+    phi: Phi
+    successor: Mlp  # M
+    weights: Weights
+
+
+def features(phi: Mlp, obs: Array, action: Array) -> Array:
+    """φ(s, a), of length 1."""
+    return unit(phi(pair(obs, action)))
+
+
+def all_features(phi: Mlp, obs: Array) -> Array:
+    """φ(s, ·) [A, d]. The first layer is split: what the state adds is made once, what an action adds is a column."""
+    first = phi.layers[0]
+    weight, bias = first.weight, first.bias
+    assert bias is not None
+    inputs = (weight[:, : len(obs)] @ obs + bias)[None] + weight[:, len(obs) :].T  # [A, n]
+    return jax.vmap(lambda x: unit(phi.after_first(x)))(inputs)
+
+
+def feature_loss(encoder: Encoder, weights: Weights, t: Transition, config: SafeDsrConfig) -> Array:
+    """Eq. (14): what φ, g, w_r and w_c learn."""
+    phi = features(encoder.phi, t.obs, t.action)
+    rebuilt = mean_square(pair(t.obs, t.action) - encoder.decoder(phi))
+    return weights_loss(weights, phi, t, config) + config.beta_g * rebuilt
+
+
+def weights_loss(weights: Weights, phi: Array, t: Transition, config: SafeDsrConfig) -> Array:
+    """Eq. (14) without the reconstruction: all that is left to learn once φ is frozen."""
+    reward = (t.reward - phi @ weights.w_r) ** 2
+    cost = mean_square(t.cost - phi @ weights.w_c.T)  # Eq. (12)
+    return config.beta_r * reward + config.beta_c * cost
+
+
+def scores(successor: Mlp, weights: Weights, phi: Array, lam: Array) -> Array:
+    """Q - λ·K from features [A, d]: Eq. (15) without b, which moves all actions alike.
+
+    M's last layer is linear, so it is folded with the weights into one vector instead of being multiplied out.
+    """
+    toward = direction(weights, lam)
+    last = successor.layers[-1]
+    return jax.vmap(successor.hidden)(phi) @ (toward @ last.weight) + toward @ last.bias  # type: ignore[operator]
+
+
+def direction(weights: Weights, lam: Array) -> Array:
+    """w_r - λ·w_c [d]: what successor features are worth."""
+    return weights.w_r - lam @ weights.w_c
+
+
+def successor_target(
+    target_successor: Mlp, phi: Array, next_phi: Array, best: Array, terminated: Array, config: SafeDsrConfig
+) -> Array:
+    """Alg. 2's M_target, from target features φ_prev(s, a) [d] and φ_prev(s′, ·) [A, d] and the best next action."""
+    return phi + config.gamma * goes_on(terminated, config) * target_successor(next_phi[best])
+
+
+def goes_on(terminated: Array, config: SafeDsrConfig) -> Array:
+    """1 where something follows a transition, else 0."""
+    return 1 - terminated if config.terminal == "cut" else jnp.ones_like(terminated)
+
+
+def successor_loss(successor: Mlp, phi: Array, goal: Array) -> Array:
+    """Eq. (11), given φ(s, a) and the target: only M is differentiated."""
+    return mean_square(goal - successor(phi))
+
+
+def values(policy: DsrPolicy, obs: Array, lam: Array) -> Values:
+    """Q, K and M of every action; who wants the score alone pays for nothing else."""
+    phi = all_features(policy.phi, obs)
+    m = jax.vmap(policy.successor)(phi)  # [A, d]
+    q, k = m @ policy.weights.w_r, m @ policy.weights.w_c.T  # Eqs. (8) and (13)
+    return Values(q=q, k=k, m=m, score=scores(policy.successor, policy.weights, phi, lam))

@@ -1,9 +1,11 @@
-"""Whole trainings on one accelerator: three maps with and without costs, ten seeds, compilation and saving included.
+"""Whole trainings on one accelerator: three maps with and without costs, ten seeds, saving included.
 
     python benchmarks/gpu.py                    # SafeDSR in three precisions, SafeDQN, the eleven baselines
     python benchmarks/gpu.py safedqn --steps 20000
+    python benchmarks/gpu.py safedsr-tf32 --out runs/gpu        # keep the run folders
 
-XLA's flags are set here as docs/performance.md has them, unless XLA_FLAGS says otherwise.
+Compiling is told apart: `safedsr train` pays for it the first time only. XLA's flags are set here as
+docs/performance.md has them, unless XLA_FLAGS says otherwise.
 """
 
 import argparse
@@ -12,13 +14,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,CONDITIONAL,WHILE "
     "--xla_gpu_graph_min_graph_size=2 --xla_gpu_dot_merger_threshold_mb=0",
 )
-os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "0"  # compiling is part of what is measured
+os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "0"  # compiling is measured, too
 
 import jax
 from rich.console import Console
@@ -36,22 +39,51 @@ FEW_STEPS = 20_000  # that processors may be asked for, to see it run
 # Name → algorithms, precision of matrix products, seconds that were wanted
 WORK = {
     "safedsr": (("safedsr",), "float32", 250),
-    "safedsr-x9": (("safedsr",), "bfloat16x9", 250),
+    "safedsr-x3": (("safedsr",), "tensorfloat32x3", 250),
     "safedsr-tf32": (("safedsr",), "tensorfloat32", 150),
     "safedqn": (("safedqn",), "float32", 60),
     "baselines": (ON_POLICY, "float32", 900),
 }
 
 
-def seconds_of(algorithm: str, matmul: str, steps: int) -> float:
+COMPILING = (
+    "/jax/core/compile/jaxpr_trace_duration",
+    "/jax/core/compile/jaxpr_to_mlir_module_duration",
+    "/jax/core/compile/backend_compile_duration",
+)
+
+
+class Spent(NamedTuple):
+    """Seconds."""
+
+    total: float
+    compiling: float
+
+    def __str__(self) -> str:
+        return f"{self.total:.0f} s, {self.compiling:.0f} of them compiling"
+
+
+def measure(algorithm: str, matmul: str, steps: int, out: Path, clock: dict[str, float]) -> Spent:
     """How long all runs of an algorithm take, as one program."""
-    environments = make_environments(algorithm, ROOM_NAMES, ("none",), "5")
+    environments = make_environments(algorithm, ROOM_NAMES, ("none", "diamond"), "5")
     training = TrainConfig(steps=steps, matmul=matmul)  # type: ignore[arg-type]
     job = Job(algorithm, environments, SEEDS, find_algorithm(algorithm).settings("paper"), train=training)
-    with tempfile.TemporaryDirectory() as folder:
-        began = time.perf_counter()
-        train(job, Path(folder) / "run")
-        return time.perf_counter() - began
+    clock.clear()
+    began = time.perf_counter()
+    train(job, out)
+    return Spent(time.perf_counter() - began, sum(clock.values()))
+
+
+def compile_clock() -> dict[str, float]:
+    """What compiling takes from now on, added up by kind."""
+    clock: dict[str, float] = {}
+
+    def add(event: str, duration_secs: float, **_: object) -> None:
+        if event in COMPILING:
+            clock[event] = clock.get(event, 0.0) + duration_secs
+
+    jax.monitoring.register_event_duration_secs_listener(add)
+    return clock
 
 
 def main() -> None:
@@ -59,20 +91,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(WORK)}; all if none is given")
     parser.add_argument("--steps", type=int, default=500_000, help="environment steps of each run")
+    parser.add_argument("--out", type=Path, help="folder for the run folders; they are not kept if it is not given")
     args = parser.parse_args()
     if unknown := set(args.names) - WORK.keys():
         parser.error(f"{', '.join(sorted(unknown))}: choose from {', '.join(WORK)}")
     if jax.default_backend() == "cpu" and args.steps > FEW_STEPS:
         sys.exit(f"no accelerator here, and this would take days; give --steps {FEW_STEPS} or fewer to see it run")
-    table = Table("60 runs each", "steps", "seconds", "wanted")
-    for name in args.names or WORK:
-        algorithms, matmul, wanted = WORK[name]
-        total = 0.0
-        for algorithm in algorithms:
-            seconds = seconds_of(algorithm, matmul, args.steps)
-            total += seconds
-            print(f"{algorithm} ({matmul}): {seconds:.0f} s", flush=True)
-        table.add_row(name, f"{args.steps:,}", f"{total:.0f}", f"≤ {wanted}" if args.steps == 500_000 else "")
+    table = Table("60 runs each", "steps", "seconds", "compiling", "wanted")
+    clock = compile_clock()
+    with tempfile.TemporaryDirectory() as folder:
+        for name in args.names or WORK:
+            algorithms, matmul, wanted = WORK[name]
+            spent = []
+            for algorithm in algorithms:
+                out = (args.out or Path(folder)) / (name if len(algorithms) == 1 else algorithm)
+                spent.append(measure(algorithm, matmul, args.steps, out, clock))
+                print(f"{algorithm} ({matmul}): {spent[-1]}", flush=True)
+            total, compiling = (sum(seconds) for seconds in zip(*spent, strict=True))
+            goal = f"≤ {wanted}" if args.steps == 500_000 else ""
+            table.add_row(name, f"{args.steps:,}", f"{total:.0f}", f"{compiling:.0f}", goal)
     Console().print(table)
 
 

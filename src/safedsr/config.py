@@ -268,7 +268,7 @@ def check_value_based(config: Any) -> None:
     require(start % sync == 0, "train_start", start, f"give a multiple of sync_every ({sync})")
 
 
-Matmul = Literal["float32", "tensorfloat32", "bfloat16x9"]
+Matmul = Literal["float32", "tensorfloat32", "tensorfloat32x3"]
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ class TrainConfig:
     trajectories: int = 0
     """Keep the positions of this many last steps."""
     matmul: Matmul = "float32"
-    """Precision of matrix products where the device has a choice; bfloat16x9 is float32 made of nine quick products."""
+    """Precision of matrix products where there is a choice; tensorfloat32x3 is float32 made of three quick products."""
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -40,9 +40,9 @@ def cores() -> int:
 
 def precision(matmul: Matmul) -> contextlib.AbstractContextManager[object]:
     """Where matrix products have this precision; processors know float32 alone."""
-    if matmul != "bfloat16x9":
+    if matmul != "tensorfloat32x3":
         return jax.default_matmul_precision(matmul)
-    return jax.default_matmul_precision("float32" if jax.default_backend() == "cpu" else "BF16_BF16_F32_X9")
+    return jax.default_matmul_precision("float32" if jax.default_backend() == "cpu" else "TF32_TF32_F32_X3")
 
 
 def split(environments: int, seeds: int, devices: int) -> tuple[int, int]:

@@ -36,7 +36,7 @@ class Past(NamedTuple):
 
 def make_past(rows: np.ndarray, phi: PyTree, layout: Layout) -> Past:
     """What to keep of all rows [N, 7 + J] that a trainer remembers; slots that were never filled are zero."""
-    packed = _pack(replay.unpack(jnp.asarray(rows[rows[:, :2].any(1)])), layout)
+    packed = _pack(replay.unpack(rows[rows[:, :2].any(1)]), layout)  # type: ignore[arg-type]  # rows of NumPy do as well
     row, column = _cells(packed, layout)
     stratum = (row * layout.walls.shape[1] + column) * grid.NUM_ACTIONS + packed[:, 4]
     packed = packed[spread(stratum)[:MOST_STEPS]]

@@ -67,8 +67,8 @@ class Program:
 
     def first_bad(self, state: PyTree) -> tuple[str, int, int] | None:
         """The first leaf that is not finite, with the environment and seed it belongs to."""
-        for name, fine in zip(leaf_names(state), self._finite(state), strict=True):
-            for environment, seed in np.argwhere(~np.asarray(fine)):
+        for name, fine in zip(leaf_names(state), jax.device_get(self._finite(state)), strict=True):
+            for environment, seed in np.argwhere(~fine):
                 return name, int(environment), int(seed)
         return None
 

@@ -175,7 +175,7 @@ def act(
     luck = jax.random.uniform(luck_key, (config.train_every, 2))
     env_keys = jax.random.split(env_key, config.train_every)
 
-    def one(s: State, xs: tuple[Array, Array, Array]) -> tuple[State, tuple[Array, Record]]:
+    def one(s: State, xs: tuple[Array, Array, Array]) -> tuple[State, Array]:
         luck, env_key, now = xs
         greedy = jnp.argmax(learner.scores(s.learner, s.obs, s.multiplier.lam))
         action = grid.epsilon_greedy(luck, greedy, epsilon_at(now, config.epsilon))
@@ -196,11 +196,32 @@ def act(
             cost=jnp.where(done, 0.0, cost),
             multiplier=tuned,
         )
-        return s, (row, record)
+        return s, jnp.concatenate([row, flat(record)])
 
     times = step + jnp.arange(config.train_every)
-    state, (rows, records) = jax.lax.scan(one, state._replace(key=key), (luck, env_keys, times))
-    return state, rows, records
+    # On an accelerator each turn of a loop has launches of its own.
+    unroll = 1 if jax.default_backend() == "cpu" else config.train_every
+    state, steps = jax.lax.scan(one, state._replace(key=key), (luck, env_keys, times), unroll=unroll)
+    width = state.ring.shape[1]
+    return state, steps[:, :width], unflat(steps[:, width:])
+
+
+def flat(record: Record) -> Array:
+    """A record as numbers in a row: accelerators spend much of a step on writing one array after the other."""
+    single = jnp.stack([record.done, record.reached, record.length, record.ret])
+    return jnp.concatenate([single, record.obs, record.cost])
+
+
+def unflat(x: Array) -> Record:
+    """The records [..., ] of rows [..., 6 + J]."""
+    return Record(
+        done=x[..., 0] > 0,
+        reached=x[..., 1] > 0,
+        length=x[..., 2].astype(jnp.int32),
+        ret=x[..., 3],
+        cost=x[..., 6:],
+        obs=x[..., 4:6],
+    )
 
 
 def remember(loop: Loop, state: State, rows: Array, layout: Layout, step: Array) -> State:

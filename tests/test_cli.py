@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from safedsr.cli import main
+from safedsr.algorithms import ALGORITHMS
+from safedsr.cli import COMMANDS, main
 from safedsr.maptext import format_scene
 from safedsr.scene import load_scene
 
@@ -71,6 +72,9 @@ def test_oracle_as_table_and_picture_in_a_process_of_its_own(tmp_path, write_map
 @pytest.mark.parametrize(
     ("args", "message"),
     [
+        (["orakle"], "unknown command 'orakle'; did you mean 'oracle'?"),
+        (["train"], "no algorithm given; write for example: safedsr train safedsr-plus"),
+        (["train", "safedrs"], "did you mean 'safedsr'?"),
         (["show", "two-rom"], "unknown layout 'two-rom'; did you mean 'two-rooms'?"),
         (["show", "none.txt"], "no layout file 'none.txt'"),
         (["show", "one-room", "--costs", "dimond"], "did you mean 'diamond'?"),
@@ -98,7 +102,7 @@ def test_bad_input_in_a_process_of_its_own(write_map):
     assert found.stderr == "safedsr: yard: row 2 has 2 cells, row 1 has 3; make them equal\n"
 
 
-@pytest.mark.parametrize("args", [["orakle"], ["oracle", "--steps", "many"], ["show"]])
+@pytest.mark.parametrize("args", [["oracle", "--steps", "many"], ["show"], ["train", "safedqn", "--gamme", "1"]])
 def test_what_the_parser_refuses_ends_with_two_as_well(args):
     found = run(*args)
     assert (found.returncode, found.stdout) == (2, "")
@@ -107,9 +111,45 @@ def test_what_the_parser_refuses_ends_with_two_as_well(args):
 
 @pytest.mark.parametrize("module", ["safedsr", "safedsr.cli"])
 def test_imports_stay_light(module):
-    code = f"import sys, {module}; print(*{{'jax', 'numpy', 'matplotlib', 'gymnasium'}} & set(sys.modules))"
+    code = f"import sys, {module}; print(*{{'jax', 'numpy', 'matplotlib', 'gymnasium', 'tyro'}} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (found.returncode, found.stdout, found.stderr) == (0, "\n", "")
+
+
+@pytest.mark.parametrize(("args", "code"), [(["--help"], 0), (["-h"], 0), ([], 2)])
+def test_the_list_of_commands(capsys, args, code):
+    assert main(args) == code
+    printed = capsys.readouterr().out
+    assert printed.startswith("usage: safedsr COMMAND …\n") and "safedsr COMMAND --help" in printed
+    listed = [line.split()[0] for line in printed.splitlines() if line[:2] == "  " and line[2] != " "]
+    assert listed == list(COMMANDS)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"train"}))
+def test_the_list_says_of_a_command_what_its_own_help_says(capsys, name):
+    with pytest.raises(SystemExit, match="0"):
+        main([name, "--help"])
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"usage: safedsr {name} ")
+    assert COMMANDS[name].about in " ".join(shown.split())
+
+
+def test_the_list_of_algorithms(capsys):
+    assert main(["train", "--help"]) == 0
+    printed = capsys.readouterr().out
+    assert all(f"  {name} " in printed and algorithm.about in printed for name, algorithm in ALGORITHMS.items())
+    with pytest.raises(SystemExit, match="0"):
+        main(["train", "safedqn", "--help"])
+    assert "--gamma" in capsys.readouterr().out
+
+
+def test_a_reader_may_leave_early():
+    """As `safedsr algos | head` does."""
+    command = [sys.executable, "-m", "safedsr.cli", "algos"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stderr
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait()) == ("", 0)
 
 
 def test_every_public_name_is_there():

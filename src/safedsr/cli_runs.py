@@ -1,4 +1,4 @@
-"""The commands about training: algos, train, evaluate, report."""
+"""The commands about training: algos, train, evaluate, report, demo."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -9,6 +9,7 @@ import tyro
 from safedsr.algorithms import ALGORITHMS, Algorithm, find_algorithm
 from safedsr.config import GridConfig, TrainConfig
 from safedsr.errors import UserError
+from safedsr.overview import print_overview
 from safedsr.terminal import CostNames, Json, busy, print_json, print_table
 
 
@@ -20,17 +21,17 @@ def algos(as_json: Json = False) -> None:
         print(f"{name:10} {algorithm.about}")
 
 
-def train() -> None:
-    """Train an agent: safedsr train ALGORITHM --out DIR (its flags: safedsr train ALGORITHM --help)."""
-    train_command(["--help"])
-
-
 def train_command(args: list[str]) -> None:
     """`safedsr train` with its own arguments: a command for each algorithm."""
-    if args and not args[0].startswith("-"):
-        find_algorithm(args[0])
-    functions = {name: _train_function(algorithm, args) for name, algorithm in ALGORITHMS.items()}
-    tyro.extras.subcommand_cli_from_dict(functions, prog="safedsr train", description="Train an agent.", args=args)
+    if not args:
+        raise UserError("no algorithm given; write for example: safedsr train safedsr-plus --out runs/first")
+    name, *rest = args
+    if name in ("-h", "--help"):
+        return print_overview(
+            "safedsr train ALGORITHM --out DIR …", "Train an agent.", {n: a.about for n, a in ALGORITHMS.items()}
+        )
+    algorithm = find_algorithm(name)
+    tyro.cli(_train_function(algorithm, rest), prog=f"safedsr train {name}", args=rest)
 
 
 def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
@@ -192,3 +193,27 @@ def _print_report(found: Any) -> None:
         print(f"{name}: {meaning}")
     for remark in found.remarks:
         print(f"remark: {remark}")
+
+
+def demo(
+    out: Annotated[Path, tyro.conf.arg(help="Folder for the run and the picture.")] = Path("demo"),
+    seed: Annotated[int, tyro.conf.arg(help="Seed of the training.")] = 0,
+) -> None:
+    """Train an agent for a moment, move the obstacle into its way, adapt it without a new step and compare."""
+    from safedsr.demo import EPISODES, EPSILON, REDUCTION, run_demo
+    from safedsr.display import progress_bar
+
+    print(REDUCTION)
+    with progress_bar("training") as show:
+        found = run_demo(out, seed, show)
+    print_table(
+        ("", "goal rate", "safe goal rate", "cost", "steps"),
+        [(r.title, r.found.goal_rate, r.found.safe_goal_rate, r.found.cost[0], r.found.length) for r in found.rows],
+        title="one room, diamond costs, budget 5",
+    )
+    print(f"{EPISODES} episodes each, ε = {EPSILON:g}; mean and 95 % interval")
+    print(
+        f"new cost weights in {found.fit_seconds:.1f} s, λ and M in {found.learn_seconds:.1f} s, compilation included; "
+        "no new step was taken"
+    )
+    print(f"picture: {found.picture}")

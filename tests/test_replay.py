@@ -123,6 +123,22 @@ def test_the_reservoir_keeps_a_fair_sample(every):
     assert not (kept[:, 0] == kept[:, 1]).all(-1).any()  # every signal draws for itself
 
 
+def test_rows_offered_together_are_kept_as_one_after_the_other():
+    """Of several that want the same slot the last one stays."""
+    key, count, size = jax.random.key(3), 60, 4
+    bins = jnp.arange(count)[None] % 2
+    found = replay.store(key, replay.init_reservoir(0, 2, size), coded(np.arange(count), 0), bins)
+    luck, kept, wanted = np.asarray(jax.random.uniform(key, (1, count)))[0], np.zeros((2, size), int), []
+    for n in range(count):
+        seen = n // 2 + 1
+        slot = seen - 1 if seen <= size else int(luck[n] * np.float32(seen))
+        if slot < size:
+            kept[n % 2, slot] = n
+            wanted.append((n % 2, slot))
+    np.testing.assert_array_equal(numbers(found.rows[0]), kept)
+    assert len(wanted) > len(set(wanted)) + 5
+
+
 def test_rare_rows_survive_for_ever():
     rare = coded([1, 2, 3], reward=[RARE] * 3, cost=[[COMMON]] * 3)
     plenty = coded(np.arange(4, 1004), reward=np.zeros(1000), cost=np.zeros((1000, 1)))

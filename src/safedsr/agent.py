@@ -18,7 +18,7 @@ from safedsr.errors import UserError
 from safedsr.grid import NUM_ACTIONS
 from safedsr.job import Environment, Job, job_from_dict
 from safedsr.memory import Past
-from safedsr.metrics import goal_count, safe_goal_count
+from safedsr.metrics import best_place
 from safedsr.program import Program, from_arrays, to_arrays
 from safedsr.runs import Run, read_manifest
 from safedsr.types import PyTree, Values
@@ -136,8 +136,8 @@ def save_policy(folder: Path, program: Program, state: PyTree, run: Run) -> None
         memory.write_pasts(folder, _pasts(program, state, policies))
     best = []
     for index, environment in enumerate(job.environments):
-        counts = [(safe_goal_count(e, environment.budgets), goal_count(e)) for e in run.by_seed(index)]
-        best.append(job.seeds[max(range(len(counts)), key=counts.__getitem__)] if counts else job.seeds[0])
+        each = run.by_seed(index)
+        best.append(job.seeds[best_place(each, environment.budgets) if each else 0])
     _write(folder, policies, job, best)
 
 

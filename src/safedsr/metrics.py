@@ -56,6 +56,11 @@ def safe_goal_count(episodes: Episodes, budgets: Sequence[float]) -> int:
     return int(np.count_nonzero(safe(episodes, budgets)))
 
 
+def best_place(each: Sequence[Episodes], budgets: Sequence[float]) -> int:
+    """The place of the seed with the largest safe goal count, then the largest goal count (Fig. 7)."""
+    return max(range(len(each)), key=lambda i: (safe_goal_count(each[i], budgets), goal_count(each[i])))
+
+
 def iqm(values: np.ndarray, axis: int = 0) -> np.ndarray:
     """Interquartile mean: the mean of what is left when a quarter is cut off at either end."""
     from scipy.stats import trim_mean

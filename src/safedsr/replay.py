@@ -86,6 +86,10 @@ def store(key: Array, reservoir: Reservoir, rows: Array, bins: Array) -> Reservo
         counts = seen[None] + jnp.cumsum(jax.nn.one_hot(where, count, dtype=jnp.int32), 0)  # [n, bins]
         nth = jnp.take_along_axis(counts, where[:, None], 1)[:, 0]
         slot = jnp.where(nth <= size, nth - 1, (luck * nth).astype(jnp.int32))
+        # Of rows that want the same slot the last one gets it; without saying so, on a GPU, whichever is written last.
+        order = jnp.arange(len(rows))
+        last = jnp.full((count, size), -1).at[where, slot].max(order, mode="drop")
+        slot = jnp.where(last.at[where, slot].get(mode="fill", fill_value=-1) == order, slot, size)
         return kept.at[where, slot].set(rows, mode="drop"), counts[-1]
 
     luck = jax.random.uniform(key, bins.shape)

@@ -9,7 +9,7 @@ from safedsr import metrics, storage
 from safedsr.paper import adaptation_plan as plan
 from safedsr.paper.adaptation_plan import Scale
 from safedsr.paper.tables import BUDGET
-from safedsr.runs import Run, load_run, load_trajectories
+from safedsr.runs import load_run, load_trajectories
 from safedsr.storage import Table
 from safedsr.value_based import EVALUATE
 
@@ -25,21 +25,13 @@ def write_walks(folder: Path, runs: Mapping[str, Path], scale: Scale) -> None:
     for name, path in runs.items():
         run, kept = load_run(path), load_trajectories(path)
         for change in range(len(plan.CHANGES)):
-            seed = best_seed(run, change)
+            seed = metrics.best_place(run.by_seed(change), [BUDGET])
             for phase, rows in _by_phase(kept["step"], scale).items():
                 track = kept["position"][rows, change, seed], kept["done"][rows, change, seed]
                 code = {"variant": NAMES.index(name), "change": change, "phase": phase, "seed": run.seeds[seed]}
                 tables.append(pack_walk(*track, code))
     if tables:
         storage.write_table(folder / FILE, storage.concatenate(tables), {"parts": str(PARTS)})
-
-
-def best_seed(run: Run, change: int) -> int:
-    """The place of the seed with most safe goals after the change, then most goals."""
-    found = run.by_seed(change)
-    return max(
-        range(len(found)), key=lambda i: (metrics.safe_goal_count(found[i], [BUDGET]), metrics.goal_count(found[i]))
-    )
 
 
 def _by_phase(step: np.ndarray, scale: Scale) -> dict[int, np.ndarray]:

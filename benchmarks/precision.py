@@ -27,6 +27,7 @@ from safedsr.program import Program
 from safedsr.scene import ROOM_NAMES
 
 PHASES = {"before t_freeze": 20_000, "after t_freeze": 60_000}  # a step in each
+SYNC = find_algorithm("safedsr").settings("paper").period
 SHAPES = {"a layer": ((256, 128), (128, 128)), "its slope": ((128, 256), (256, 128))}
 
 
@@ -39,14 +40,15 @@ def errors(matmul: Matmul) -> dict[str, float]:
         with precision(matmul):
             product = jax.jit(jnp.matmul)(x, w)
         exact = np.asarray(x, np.float64) @ np.asarray(w, np.float64)
-        found[name] = float(np.sqrt(((product - exact) ** 2).mean() / (exact**2).mean()))
+        error = np.asarray(product, np.float64) - exact
+        found[name] = float(np.sqrt((error**2).mean() / (exact**2).mean()))
     return found
 
 
 def turns(matmul: Matmul, seeds: int, steps: int) -> dict[str, Callable[[], object]]:
     """Some steps of all lanes, in each phase of the training."""
     environments = make_environments("safedsr", ROOM_NAMES, ("none", "diamond"), "5")
-    training = TrainConfig(chunk=steps, matmul=matmul)
+    training = TrainConfig(steps=steps, chunk=steps, matmul=matmul)
     job = Job("safedsr", environments, tuple(range(seeds)), find_algorithm("safedsr").settings("paper"), train=training)
     program = Program(job)
     states = [program.advance(program.init(), 0, steps)[0]]  # some steps to remember
@@ -62,8 +64,10 @@ def main() -> None:
     """All precisions in turns."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--steps", type=int, default=1000, help="environment steps of a turn, a multiple of 500")
+    parser.add_argument("--steps", type=int, default=1000, help=f"environment steps of a turn, a multiple of {SYNC}")
     args = parser.parse_args()
+    if args.steps < 1 or args.steps % SYNC:
+        parser.error(f"--steps is {args.steps}; give a multiple of {SYNC}")
     choices: tuple[Matmul, ...] = get_args(Matmul)
     works = {name: work for matmul in choices for name, work in turns(matmul, args.seeds, args.steps).items()}
     seconds = interleave(works, repeats=3)

@@ -2,7 +2,7 @@
 # PyTorch comes with the extra "bench" only.
 """SafeDSR (Alg. 2, Table 2) as one writes it in PyTorch: one seed, one walker, one update at a time.
 
-Written from the paper, for `benchmarks/safedsr.py` to be measured against; `python benchmarks/torch_safedsr.py` trains
+Written from the paper, for `benchmarks/dsr.py` to be measured against; `python benchmarks/torch_safedsr.py` trains
 with it and prints goal counts. Nothing of the algebra that we use is in it, but nothing is wasted either: no gradient
 is kept where none is needed, and the four actions of a batch go through the networks together.
 """

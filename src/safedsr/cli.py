@@ -53,20 +53,30 @@ COMMANDS = {
 }
 
 
+UNREAD = 141  # what a shell says of a program whose reader has gone
+
+
 def main(args: list[str] | None = None) -> int:
     """Run a command; 0 done, 1 broke down or a check failed, 2 bad input (one line, no traceback), 130 stopped."""
-    args = sys.argv[1:] if args is None else args
+    code = UNREAD
+    try:
+        code = _main(sys.argv[1:] if args is None else args)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains at its end
+    return code
+
+
+def _main(args: list[str]) -> int:
     if not args or args[0] in ("-h", "--help"):
         assert __doc__
-        print_overview("safedsr COMMAND …", __doc__, {name: command.about for name, command in COMMANDS.items()})
+        print_overview("safedsr COMMAND", "…", __doc__, {name: command.about for name, command in COMMANDS.items()})
         return 0 if args else 2
     keep_compiled()
     try:
         _run(*args)
-        sys.stdout.flush()
-    except BrokenPipeError:  # whoever read what we print has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except BrokenPipeError:
+        raise
     except (UserError, OSError) as error:
         print(f"safedsr: {error}", file=sys.stderr)
         return 2
@@ -76,6 +86,8 @@ def main(args: list[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         print(f"safedsr: {stop or 'interrupted'}", file=sys.stderr)
         return 130
+    except SystemExit as end:  # help, or flags that nobody knows
+        return end.code if isinstance(end.code, int) else 2
     return 0
 
 

@@ -73,10 +73,12 @@ def adapt(
     agent = load(run, seed, environment)
     with busy(f"adapting {run}", quiet=as_json):
         found = adapt(agent, costs, level, budget, certificate, spend)
+    refused = require is not None and not found.certificate.passed
+    if not refused:
+        _write(found, agent, run, out)
     _print_adapted(found, as_json)
-    if require is not None and not found.certificate.passed:
+    if refused:
         raise Refusal(f"{_verdict(found.certificate)}; nothing was written")
-    _write(found, agent, run, out)
     if not as_json:
         print(f"adapted policy: {out}")
 

@@ -27,9 +27,8 @@ def train_command(args: list[str]) -> None:
         raise UserError("no algorithm given; write for example: safedsr train safedsr-plus --out runs/first")
     name, *rest = args
     if name in ("-h", "--help"):
-        return print_overview(
-            "safedsr train ALGORITHM --out DIR …", "Train an agent.", {n: a.about for n, a in ALGORITHMS.items()}
-        )
+        abouts = {name: algorithm.about for name, algorithm in ALGORITHMS.items()}
+        return print_overview("safedsr train ALGORITHM", "--out DIR …", "Train an agent.", abouts)
     algorithm = find_algorithm(name)
     tyro.cli(_train_function(algorithm, rest), prog=f"safedsr train {name}", args=rest)
 

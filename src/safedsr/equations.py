@@ -40,6 +40,10 @@ class Weights(NamedTuple):
     w_r: Array  # [d]
     w_c: Array  # [J, d]
 
+    def direction(self, lam: Array) -> Array:
+        """w_r - λ·w_c [d]: what successor features are worth."""
+        return self.w_r - lam @ self.w_c
+
 
 class DsrPolicy(NamedTuple):
     """What acting needs."""
@@ -82,14 +86,8 @@ def scores(successor: Mlp, weights: Weights, phi: Array, lam: Array) -> Array:
 
     M's last layer is linear, so it is folded with the weights into one vector instead of being multiplied out.
     """
-    toward = direction(weights, lam)
-    last = successor.layers[-1]
-    return jax.vmap(successor.hidden)(phi) @ (toward @ last.weight) + toward @ last.bias  # type: ignore[operator]
-
-
-def direction(weights: Weights, lam: Array) -> Array:
-    """w_r - λ·w_c [d]: what successor features are worth."""
-    return weights.w_r - lam @ weights.w_c
+    direction, last = weights.direction(lam), successor.layers[-1]
+    return jax.vmap(successor.hidden)(phi) @ (direction @ last.weight) + direction @ last.bias  # type: ignore[operator]
 
 
 def successor_target(

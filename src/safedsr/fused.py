@@ -1,22 +1,20 @@
 """SafeDSR's costliest step as one GPU kernel: the best next action of every transition, and M's target there.
 
 XLA makes twelve kernels of it and carries every hidden layer through memory. Here a program keeps M's weights on the
-chip while it looks at one action after the other: half the time (docs/performance.md). The numbers are the same.
+chip while it looks at one action after the other: half the time (docs/performance.md), and equal to rounding.
 """
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton
 
 from safedsr.config import SafeDsrConfig
 from safedsr.nets import Mlp
 
-ROWS = 128  # transitions of a program: two programs for a batch of 256, one for each of an H200's processors
+ROWS = 128  # transitions of a program: sixty lanes of 256 are 120 programs, one wave over an H200's 132 processors
 WARPS = 8
 WIDEST = 128  # wider layers do not fit on the chip
 MEASURED = "9.0"  # compute capability of H100 and H200; others hold less, or have not been tried
@@ -53,10 +51,13 @@ def errors(
     a′ is the action whose hidden units, by the current M, have the largest product with `aim` [h]. Gives the inputs
     of M's layers on the way to M(φ), [n, width] each, and the errors [n, d].
     """
+    from jax.experimental import pallas as pl
+    from jax.experimental.pallas import triton
+
     arrays = known, places, discount, aim, layers(successor), layers(target)
     widths = [layer.weight.shape[1] for layer in arrays[4]] + [known.shape[-1]]
 
-    def whole(x: Array) -> pl.BlockSpec:
+    def whole(x: Array) -> Any:
         return pl.BlockSpec(x.shape, lambda i: (0,) * x.ndim)
 
     rows = pl.BlockSpec((ROWS,), lambda i: (i,))

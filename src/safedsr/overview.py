@@ -4,16 +4,16 @@ import shutil
 import textwrap
 from collections.abc import Mapping
 
-WIDEST = 100
+NARROWEST, WIDEST = 40, 100
 
 
-def print_overview(usage: str, about: str, commands: Mapping[str, str]) -> None:
-    """Usage, a sentence, and what every command does."""
-    width, indent = min(shutil.get_terminal_size().columns, WIDEST), max(map(len, commands)) + 4
-    print(f"usage: {usage}\n\n{about}\n")
-    for name, sentence in commands.items():
-        text = textwrap.wrap(sentence, width - indent) or [""]
-        print(f"  {name:{indent - 2}}{text[0]}")
-        for line in text[1:]:
+def print_overview(command: str, flags: str, about: str, choices: Mapping[str, str]) -> None:
+    """Usage, a sentence, and what every choice does."""
+    width, indent = min(shutil.get_terminal_size().columns, WIDEST), max(map(len, choices)) + 4
+    print(f"usage: {command} {flags}\n\n{about}\n")
+    for name, sentence in choices.items():
+        first, *rest = textwrap.wrap(sentence, max(width, NARROWEST) - indent)
+        print(f"  {name:{indent - 2}}{first}")
+        for line in rest:
             print(" " * indent + line)
-    print(f"\nFlags of one: {usage.removesuffix(' …').partition(' --')[0]} --help")
+    print(f"\nFlags of one: {command} --help")

@@ -149,7 +149,7 @@ def cell_means(reservoir: replay.Reservoir) -> Weights:
 
 def scores(successor: CellNet, weights: Weights, hidden: Array, lam: Array) -> Array:
     """Q - λ·K [A], Eq. (15), from what M's last layer sees; that layer is folded with the weights into one vector."""
-    direction = weights.w_r - lam @ weights.w_c
+    direction = weights.direction(lam)
     return hidden @ (direction @ successor.last.weight) + direction @ successor.last.bias  # type: ignore[operator]
 
 

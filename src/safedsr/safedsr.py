@@ -16,7 +16,6 @@ from safedsr.equations import (
     Phi,
     Weights,
     all_features,
-    direction,
     feature_loss,
     features,
     goes_on,
@@ -132,7 +131,7 @@ def learn_known(
         both = known[places]
         phi, next_phi = both[:, 0], both[:, 1:]
         return learn_successor(s, Batch(t, phi, next_phi, phi, next_phi), lam, config)
-    aim = direction(s.weights, lam) @ s.successor.layers[-1].weight
+    aim = s.weights.direction(lam) @ s.successor.layers[-1].weight
     discount = config.gamma * goes_on(t.terminated, config)
     inputs, error = fused.errors(s.successor, s.target_successor, aim, known, places, discount)
     return _step_successor(s, slopes(s.successor, inputs, 2 * error / error.size), config), mean_square(error)

@@ -24,6 +24,7 @@ from safedsr.types import PyTree, Record, Trainer, Transition, Values
 
 EVALUATE, PENALTY = "evaluate", "penalty"
 RECALLED = 1000  # rows at a time
+UNROLLED = 10  # steps at most
 
 
 class Memory(NamedTuple):
@@ -196,31 +197,31 @@ def act(
             cost=jnp.where(done, 0.0, cost),
             multiplier=tuned,
         )
-        return s, jnp.concatenate([row, flat(record)])
+        return s, jnp.concatenate([row, pack_record(record)])
 
     times = step + jnp.arange(config.train_every)
     # On an accelerator each turn of a loop has launches of its own.
-    unroll = 1 if jax.default_backend() == "cpu" else config.train_every
+    unroll = 1 if jax.default_backend() == "cpu" else min(config.train_every, UNROLLED)
     state, steps = jax.lax.scan(one, state._replace(key=key), (luck, env_keys, times), unroll=unroll)
     width = state.ring.shape[1]
-    return state, steps[:, :width], unflat(steps[:, width:])
+    return state, steps[:, :width], unpack_record(steps[:, width:])
 
 
-def flat(record: Record) -> Array:
-    """A record as numbers in a row: accelerators spend much of a step on writing one array after the other."""
+def pack_record(record: Record) -> Array:
+    """A record as a row [6 + J]: accelerators spend much of a step on writing one array after the other."""
     single = jnp.stack([record.done, record.reached, record.length, record.ret])
     return jnp.concatenate([single, record.obs, record.cost])
 
 
-def unflat(x: Array) -> Record:
-    """The records [..., ] of rows [..., 6 + J]."""
+def unpack_record(row: Array) -> Record:
+    """The record of a row, or the records of rows."""
     return Record(
-        done=x[..., 0] > 0,
-        reached=x[..., 1] > 0,
-        length=x[..., 2].astype(jnp.int32),
-        ret=x[..., 3],
-        cost=x[..., 6:],
-        obs=x[..., 4:6],
+        done=row[..., 0] > 0,
+        reached=row[..., 1] > 0,
+        length=row[..., 2].astype(jnp.int32),
+        ret=row[..., 3],
+        obs=row[..., 4:6],
+        cost=row[..., 6:],
     )
 
 

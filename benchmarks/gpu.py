@@ -13,6 +13,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +29,8 @@ from rich.console import Console
 from rich.table import Table
 
 from safedsr.algorithms import find_algorithm
-from safedsr.config import TrainConfig
+from safedsr.config import Matmul, TrainConfig
+from safedsr.errors import UserError
 from safedsr.job import Job, make_environments
 from safedsr.paper.experiments import ON_POLICY
 from safedsr.scene import ROOM_NAMES
@@ -37,15 +39,13 @@ from safedsr.train import train
 SEEDS = tuple(range(10))
 FEW_STEPS = 20_000  # that processors may be asked for, to see it run
 # Name → algorithms, precision of matrix products, seconds that were wanted
-WORK = {
+WORK: dict[str, tuple[Sequence[str], Matmul, int]] = {
     "safedsr": (("safedsr",), "float32", 250),
     "safedsr-x3": (("safedsr",), "tensorfloat32x3", 250),
     "safedsr-tf32": (("safedsr",), "tensorfloat32", 150),
     "safedqn": (("safedqn",), "float32", 60),
     "baselines": (ON_POLICY, "float32", 900),
 }
-
-
 COMPILING = (
     "/jax/core/compile/jaxpr_trace_duration",
     "/jax/core/compile/jaxpr_to_mlir_module_duration",
@@ -63,11 +63,14 @@ class Spent(NamedTuple):
         return f"{self.running:.0f} s, and {self.compiling:.0f} s compiling"
 
 
-def measure(algorithm: str, matmul: str, steps: int, out: Path, clock: dict[str, float]) -> Spent:
-    """How long all runs of an algorithm take, as one program."""
+def paper_job(algorithm: str, training: TrainConfig, seeds: Sequence[int] = SEEDS) -> Job:
+    """Three maps with and without costs, with the paper's settings."""
     environments = make_environments(algorithm, ROOM_NAMES, ("none", "diamond"), "5")
-    training = TrainConfig(steps=steps, matmul=matmul)  # type: ignore[arg-type]
-    job = Job(algorithm, environments, SEEDS, find_algorithm(algorithm).settings("paper"), train=training)
+    return Job(algorithm, environments, tuple(seeds), find_algorithm(algorithm).settings("paper"), train=training)
+
+
+def measure(job: Job, out: Path, clock: dict[str, float]) -> Spent:
+    """How long all runs of a job take, as one program."""
     clock.clear()
     began = time.perf_counter()
     train(job, out)
@@ -106,7 +109,10 @@ def main() -> None:
             spent = []
             for algorithm in algorithms:
                 out = (args.out or Path(folder)) / (name if len(algorithms) == 1 else algorithm)
-                spent.append(measure(algorithm, matmul, args.steps, out, clock))
+                try:
+                    spent.append(measure(paper_job(algorithm, TrainConfig(args.steps, matmul=matmul)), out, clock))
+                except UserError as error:
+                    parser.error(str(error))
                 print(f"{algorithm} ({matmul}): {spent[-1]}", flush=True)
             running, compiling = (sum(seconds) for seconds in zip(*spent, strict=True))
             goal = f"≤ {wanted}" if args.steps == 500_000 else ""

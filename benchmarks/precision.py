@@ -11,23 +11,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import get_args
 
-import gpu  # noqa: F401  # sets XLA's flags
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gpu import paper_job  # and XLA's flags
 from rich.console import Console
 from rich.table import Table
 from timing import interleave
 
-from safedsr.algorithms import find_algorithm
-from safedsr.config import Matmul, TrainConfig
+from safedsr.config import Matmul, SafeDsrConfig, TrainConfig
 from safedsr.devices import precision
-from safedsr.job import Job, make_environments
 from safedsr.program import Program
-from safedsr.scene import ROOM_NAMES
 
 PHASES = {"before t_freeze": 20_000, "after t_freeze": 60_000}  # a step in each
-SYNC = find_algorithm("safedsr").settings("paper").period
+SYNC = SafeDsrConfig().period
 SHAPES = {"a layer": ((256, 128), (128, 128)), "its slope": ((128, 256), (256, 128))}
 
 
@@ -47,10 +44,7 @@ def errors(matmul: Matmul) -> dict[str, float]:
 
 def turns(matmul: Matmul, seeds: int, steps: int) -> dict[str, Callable[[], object]]:
     """Some steps of all lanes, in each phase of the training."""
-    environments = make_environments("safedsr", ROOM_NAMES, ("none", "diamond"), "5")
-    training = TrainConfig(steps=steps, chunk=steps, matmul=matmul)
-    job = Job("safedsr", environments, tuple(range(seeds)), find_algorithm("safedsr").settings("paper"), train=training)
-    program = Program(job)
+    program = Program(paper_job("safedsr", TrainConfig(steps, chunk=steps, matmul=matmul), range(seeds)))
     states = [program.advance(program.init(), 0, steps)[0]]  # some steps to remember
 
     def turn(at: int) -> None:
@@ -68,6 +62,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.steps < 1 or args.steps % SYNC:
         parser.error(f"--steps is {args.steps}; give a multiple of {SYNC}")
+    if args.seeds < 1:
+        parser.error(f"--seeds is {args.seeds}; give at least 1")
     choices: tuple[Matmul, ...] = get_args(Matmul)
     works = {name: work for matmul in choices for name, work in turns(matmul, args.seeds, args.steps).items()}
     seconds = interleave(works, repeats=3)

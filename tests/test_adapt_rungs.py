@@ -63,7 +63,7 @@ def test_m_from_memory_becomes_that_of_the_greedy_policy():
         next_obs=states[nexts],
         terminated=jnp.zeros(12),
     )
-    known = Known(t, each.reshape(12, 12), each[nexts])
+    known = Known(t, jnp.concatenate([each.reshape(12, 1, 12), each[nexts]], 1))
     config = tiny_agent("safedsr", features=12, successor_hidden=(), gamma=0.8, learning_rate=0.01, batch_size=24)
     config = dataclasses.replace(config, sync_every=200, train_start=200, freeze=200)
     costs = np.random.default_rng(2).random(12).astype(np.float32)

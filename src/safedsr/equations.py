@@ -67,6 +67,11 @@ def all_features(phi: Mlp, obs: Array) -> Array:
     return jax.vmap(lambda x: unit(phi.after_first(x)))(inputs)
 
 
+def both_features(phi: Mlp, t: Transition) -> Array:
+    """φ(s, a) and φ(s′, ·) [1 + A, d] of a transition."""
+    return jnp.concatenate([features(phi, t.obs, t.action)[None], all_features(phi, t.next_obs)])
+
+
 def feature_loss(encoder: Encoder, weights: Weights, t: Transition, config: SafeDsrConfig) -> Array:
     """Eq. (14): what φ, g, w_r and w_c learn."""
     phi = features(encoder.phi, t.obs, t.action)

@@ -16,6 +16,7 @@ from safedsr.equations import (
     Phi,
     Weights,
     all_features,
+    both_features,
     feature_loss,
     features,
     goes_on,
@@ -195,8 +196,7 @@ def batch_features(phi: Mlp, t: Transition) -> tuple[Array, Array]:
 
 def recall(s: DsrState, row: Array) -> Array:
     """What stays true of a row once φ is frozen: φ(s, a) and φ(s′, ·) [1 + A, d]."""
-    t = replay.unpack(row)
-    return jnp.concatenate([features(s.encoder.phi, t.obs, t.action)[None], all_features(s.encoder.phi, t.next_obs)])
+    return both_features(s.encoder.phi, replay.unpack(row))
 
 
 def bins_of(rows: Array, layout: Layout, config: SafeDsrConfig, grid_config: GridConfig) -> Array:

@@ -13,8 +13,9 @@ from safedsr.adapt.costs import learner_of, past_of
 from safedsr.adapt.penalty import LADDER, Score, score, search_penalty
 from safedsr.agent import Agent, exact
 from safedsr.config import SafeDsrConfig
+from safedsr.equations import both_features
 from safedsr.job import Environment
-from safedsr.safedsr import Batch, DsrState
+from safedsr.safedsr import DsrState
 from safedsr.types import Transition
 
 ROUND = 500  # updates between two searches for λ
@@ -39,8 +40,7 @@ class Known(NamedTuple):
     """Remembered steps and their features, which stay as they are while φ does."""
 
     t: Transition
-    phi: Array  # [n, d]
-    next_phi: Array  # [n, A, d]
+    features: Array  # [n, 1 + A, d] φ(s, a) and φ(s′, ·)
 
 
 @partial(jax.jit, static_argnames=("config", "updates"))
@@ -51,9 +51,9 @@ def learn_from(
     between = config.sync_every // config.train_every * config.update_steps
 
     def update(s: DsrState, key: Array) -> tuple[DsrState, Array]:
-        chosen = jax.random.randint(key, (config.batch_size,), 0, len(known.phi))
-        t, phi, next_phi = jax.tree.map(lambda x: x[chosen], known)
-        return safedsr.learn_successor(s, Batch(t, phi, next_phi, phi, next_phi), lam, config)
+        chosen = jax.random.randint(key, (config.batch_size,), 0, len(known.features))
+        t = jax.tree.map(lambda x: x[chosen], known.t)
+        return safedsr.learn_known(s, known.features, chosen, t, lam, config)
 
     def period(s: DsrState, keys: Array) -> tuple[DsrState, Array]:
         s, losses = jax.lax.scan(update, s, keys)
@@ -95,10 +95,10 @@ def learn_from_memory(
 def recall(agent: Agent, environment: Environment) -> Known:
     """Everything the agent remembers, with its features."""
     t = memory.steps(past_of(agent), environment.scene.layout, agent.job.grid)
-    return Known(t, *_batch_features(learner_of(agent).phi, t))
+    return Known(t, _features(learner_of(agent).phi, t))
 
 
-_batch_features = jax.jit(safedsr.batch_features)
+_features = jax.jit(jax.vmap(both_features, (None, 0)))
 
 
 def next_lam(learnt: Array, acted: Array, found: Score) -> Array:

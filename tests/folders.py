@@ -9,7 +9,7 @@ import numpy as np
 
 from safedsr import storage
 from safedsr.algorithms import find_algorithm
-from safedsr.config import GridConfig, TrainConfig
+from safedsr.config import GridConfig, Matmul, TrainConfig
 from safedsr.maptext import format_scene
 from safedsr.metrics import Episodes
 from safedsr.runs import create_run
@@ -49,6 +49,7 @@ def write_run(
     algorithm: str = "safedqn",
     settings: Mapping[str, Any] | None = None,
     steps: int = 500_000,
+    matmul: Matmul = "float32",
     done: int | None = None,
     finish: bool = True,
     positions: np.ndarray | None = None,
@@ -64,7 +65,7 @@ def write_run(
         "seeds": list(seeds),
         "agent": asdict(replace(find_algorithm(algorithm).default, **(settings or {}))),
         "grid": asdict(GridConfig()),
-        "train": asdict(TrainConfig(steps=steps, trajectories=0 if positions is None else len(positions))),
+        "train": asdict(TrainConfig(steps, matmul=matmul, trajectories=0 if positions is None else len(positions))),
     }
     with create_run(path, config, list(seeds), "cpu") as writer:
         tables = [_table(environment, seed, one) for (environment, seed), one in episodes.items()]

@@ -103,6 +103,7 @@ def test_positions_of_the_best_seed_break_where_episodes_end(tmp_path):
             "cpo (paper, clip=0.5)",
         ),
         ({"steps": 500_000, "algorithm": "cpo", "settings": {"cpo_sign": "climb"}}, "cpo (climb)"),
+        ({"steps": 500_000, "matmul": "tensorfloat32"}, "safedqn (tensorfloat32)"),
         ({"steps": 500_000, "places": [Place(budgets=(10.0,))]}, "safedqn (budget 10)"),
     ],
 )

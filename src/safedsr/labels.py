@@ -12,12 +12,14 @@ FEW_CHANGES = 2  # numbers that a label spells out
 
 
 def label_of(config: Mapping[str, Any], budgets: Sequence[float], steps: int) -> str:
-    """The algorithm, and in brackets its preset and what differs from it, from a budget of 5 and 500 000 steps."""
+    """The algorithm, and in brackets its preset and what differs from it, float32, a budget of 5 and 500 000 steps."""
     preset, changes = nearest_preset(config)
     words = [preset] if preset else []
     words += [value for _, value in changes if isinstance(value, str)]
     numbers = [f"{name}={short(value)}" for name, value in changes if not isinstance(value, str)]
     words += numbers if len(numbers) <= FEW_CHANGES else [f"{len(numbers)} settings changed"]
+    if (matmul := config["train"].get("matmul", TrainConfig.matmul)) != TrainConfig.matmul:
+        words.append(matmul)
     if any(budget != float(DEFAULT_BUDGET) for budget in budgets):
         words.append(f"budget {short(budgets)}")
     if steps != TrainConfig.steps:

@@ -31,15 +31,19 @@ from safedsr.train import train
 CONFIG = SafeDsrConfig()
 STARTS = {"collect": 0, "features": CONFIG.train_start, "frozen": CONFIG.freeze}
 BATCH, WIDTH, ACTIONS = CONFIG.batch_size, CONFIG.features, 4
-# Products (rows, inputs, outputs) of one update after t_freeze that no algebra can spare: the hidden layers of M for
-# every next action; M_prev once; M forward; its weights' gradients; its hidden layers' gradients.
-LEAST = (
-    [(ACTIONS * BATCH, WIDTH, WIDTH)] * 2
-    + [(BATCH, WIDTH, WIDTH)] * 3
-    + [(BATCH, WIDTH, WIDTH)] * 3
-    + [(WIDTH, BATCH, WIDTH)] * 3
-    + [(BATCH, WIDTH, WIDTH)] * 2
-)
+BRIEF = CONFIG.phi_hidden[-1] + 1  # numbers that stand for φ(s′, a)
+# Products (rows, inputs, outputs) of one update after t_freeze that our algebra leaves: M's first layer times φ's last;
+# the hidden layers of M for every next action; M_prev once; M forward; its weights' gradients; its hidden layers' ones.
+LEAST = [
+    (WIDTH, WIDTH, BRIEF),
+    (ACTIONS * BATCH, BRIEF, WIDTH),
+    (ACTIONS * BATCH, WIDTH, WIDTH),
+    (BATCH, BRIEF, WIDTH),
+    *[(BATCH, WIDTH, WIDTH)] * 2,
+    *[(BATCH, WIDTH, WIDTH)] * 3,
+    *[(WIDTH, BATCH, WIDTH)] * 3,
+    *[(BATCH, WIDTH, WIDTH)] * 2,
+]
 LEAST_FLOP = sum(2 * rows * inputs * outputs for rows, inputs, outputs in LEAST)
 
 
@@ -51,14 +55,15 @@ def diamond(seeds: int, config: SafeDsrConfig = CONFIG) -> Job:
 class Trained:
     """A job whose steps can be taken again and again."""
 
-    def __init__(self, job: Job):
+    def __init__(self, job: Job, whole: bool = False):
         self.program = Program(job)
         self.state = self.program.init()
-        self.steps = job.agent.sync_every
+        fewest = job.agent.sync_every
+        self.steps = {"collect": fewest, "features": fewest, "frozen": job.chunk if whole else fewest}
 
     def advance(self, phase: str) -> None:
-        """The fewest steps that can be taken, in one phase."""
-        done = self.program.advance(self.state, STARTS[phase], self.steps)
+        """The fewest steps that can be taken, in one phase; or a whole chunk, which begins with making features."""
+        done = self.program.advance(self.state, STARTS[phase], self.steps[phase])
         self.state = jax.block_until_ready(done)[0]
 
 
@@ -76,11 +81,11 @@ def torch_learner() -> Any:
 def core(quick: bool) -> dict[str, Any]:
     """Milliseconds of processor time an update, ours and PyTorch's, and its least matrix products; for one core."""
     updates, repeats = (2, 1) if quick else (100, 5)
-    ours, learner = Trained(diamond(1)), torch_learner()
+    ours, learner = Trained(diamond(1), whole=not quick), torch_learner()
     works: dict[str, Callable[[], object]] = {
         phase: (lambda phase=phase: ours.advance(phase)) for phase in ("collect", "features", "frozen")
     }
-    amounts: dict[str, int] = {phase: ours.steps for phase in works}
+    amounts = dict(ours.steps)
     if learner:
         for name, frozen in (("torch_features", False), ("torch_frozen", True)):
             works[name] = lambda frozen=frozen: [learner.update(frozen) for _ in range(updates)]
@@ -115,14 +120,14 @@ def machine(quick: bool) -> dict[str, Any]:
     """
     seeds, repeats = (2, 1) if quick else (10, 3)
     use_cores(seeds)
-    ours, learner = Trained(diamond(seeds)), torch_learner()
+    ours, learner = Trained(diamond(seeds), whole=not quick), torch_learner()
     steps, found = 20 if quick else 60, {}
     for phase, start in STARTS.items():
         works: dict[str, Callable[[], object]] = {"ours": lambda phase=phase: ours.advance(phase)}
         for threads in {1, cores()} if learner else ():
             works[f"{threads} threads"] = lambda n=threads, start=start: advance_torch(learner, n, start, steps)
         seconds = interleave(works, repeats)
-        found[phase] = seeds * ours.steps / seconds.pop("ours")
+        found[phase] = seeds * ours.steps[phase] / seconds.pop("ours")
         for name, each in seconds.items():
             found[f"{phase}, {name}"] = steps / each
         if learner:
@@ -146,7 +151,7 @@ def work(quick: bool) -> dict[str, Any]:
         environment = Environment(scene, (5.0,) * len(scene.cost_names))
         ours = Trained(Job("safedsr", (environment,), tuple(range(seeds)), small))
         seconds = interleave({"ours": lambda: ours.advance("frozen")}, 1, time.process_time)["ours"]
-        return 1e3 * seconds / ours.steps
+        return 1e3 * seconds / ours.steps["frozen"]
 
     room = load_scene("one-room", "diamond")
     seeds = (1, 2) if quick else (1, 2, 5, 10, 30, 100)

@@ -17,7 +17,7 @@ from safedsr.adapt.full import learn_in, start_state
 from safedsr.adapt.penalty import LADDER, Score, learn_penalty, score, search_penalty, with_lam
 from safedsr.adapt.successor import Known, learn_from, learn_from_memory, learner_state, next_lam
 from safedsr.agent import own_job
-from safedsr.equations import DsrPolicy, Weights, all_features, scores
+from safedsr.equations import DsrPolicy, Weights, all_features, both_features, scores
 from safedsr.errors import UserError
 from safedsr.evaluate import run_episodes
 from safedsr.grid import ACTIONS
@@ -63,7 +63,7 @@ def test_m_from_memory_becomes_that_of_the_greedy_policy():
         next_obs=states[nexts],
         terminated=jnp.zeros(12),
     )
-    known = Known(t, jnp.concatenate([each.reshape(12, 1, 12), each[nexts]], 1))
+    known = Known(t, jax.vmap(both_features, (None, 0))(phi, t))
     config = tiny_agent("safedsr", features=12, successor_hidden=(), gamma=0.8, learning_rate=0.01, batch_size=24)
     config = dataclasses.replace(config, sync_every=200, train_start=200, freeze=200)
     costs = np.random.default_rng(2).random(12).astype(np.float32)

@@ -20,7 +20,7 @@ def lane(seed):
     """A learner whose target differs from it, random features of 300 transitions, and a batch of places."""
     keys = jax.random.split(jax.random.key(seed), 4)
     s = init(keys[0], 2, CONFIG)._replace(target_successor=init(keys[1], 2, CONFIG).successor)
-    known = jax.random.normal(keys[2], (300, 5, CONFIG.features))
+    known = jax.random.normal(keys[2], (300, 5 * CONFIG.features))
     places = jax.random.randint(keys[3], (CONFIG.batch_size,), 0, 300)
     rows = jnp.zeros((CONFIG.batch_size, 9)).at[:, 4].set(places % 3 == 0)  # terminated
     return s, known, places, unpack(rows)
@@ -32,7 +32,7 @@ def test_the_kernel_learns_what_the_plain_code_learns(monkeypatch):
     learn = partial(learn_known, lam=LAM, config=CONFIG)
     s, known, places, _ = lanes
     choices = jax.vmap(jax.vmap(lambda s, phi: scores(s.successor, s.weights, phi, LAM).argmax(), (None, 0)))(
-        s, jax.vmap(lambda known, places: known[places, 1:])(known, places)
+        s, jax.vmap(lambda known, places: known[places].reshape(-1, 5, CONFIG.features)[:, 1:])(known, places)
     )
     assert np.bincount(choices.ravel(), minlength=4).min() > 5, "every action is the best somewhere"
     plain, plain_loss = jax.jit(jax.vmap(learn))(*lanes)

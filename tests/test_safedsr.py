@@ -18,9 +18,11 @@ from safedsr.equations import (
     all_features,
     feature_loss,
     features,
+    next_features,
     scores,
     successor_loss,
     successor_target,
+    taking,
     weights_loss,
 )
 from safedsr.maptext import parse_scene
@@ -249,9 +251,34 @@ def test_splitting_the_first_layer_changes_nothing():
         np.testing.assert_allclose(all_features(s.encoder.phi, obs), one_by_one, rtol=1e-5, atol=1e-6)
 
 
-def test_one_successor_update_by_plain_loops():
+@pytest.mark.parametrize("widths", [(6, 8, 10), (6, 5, 8, 10), (6, 10, 8), (6, 9)])
+@pytest.mark.parametrize("hidden", [(), (7,), (7, 5)])
+def test_features_in_short_are_worth_the_same(widths, hidden):
+    """What M and the scores make of the input of φ's last layer, and where that is the shorter one."""
+    keys = jax.random.split(jax.random.key(0), 5)
+    phi, d = Phi(widths, key=keys[0]), widths[-1]
+    net = Mlp((d, *hidden, d), key=keys[1])
+    weights = Weights(jax.random.normal(keys[2], (d,)), jax.random.normal(keys[3], (2, d)))
+    for obs in jax.random.uniform(keys[4], (5, 2)):
+        whole, brief = all_features(phi, obs), next_features(phi, obs)
+        assert brief.shape == (4, 9 if widths[-2:] == (8, 10) else d)
+        np.testing.assert_allclose(jax.vmap(taking(net, phi))(brief), jax.vmap(net)(whole), rtol=1e-5, atol=1e-6)
+        lam = jnp.array([0.5, 2.0])
+        found, expected = scores(taking(net, phi), weights, brief, lam), scores(net, weights, whole, lam)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        assert np.ptp(expected) > 1e-4
+
+
+def test_accelerators_take_features_as_they_are(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    phi = Phi((6, 8, 10), key=jax.random.key(0))
+    assert next_features(phi, jnp.ones(2)).shape == (4, 10) and taking(phi, phi) is phi
+
+
+@pytest.mark.parametrize("d", [6, 16])  # the second in short
+def test_one_successor_update_by_plain_loops(d):
     """The best next action is the current networks' choice, what it is worth the target networks'."""
-    config = tiny_agent("safedsr")
+    config = tiny_agent("safedsr", features=d)
     s, rows = random_learner(config)
     t, lam = unpack(rows), np.array([0.5, 2.0])
     batch = Batch(t, *batch_features(s.encoder.phi, t), *batch_features(s.target_phi, t))
@@ -273,9 +300,10 @@ def test_one_successor_update_by_plain_loops():
     assert all(same_trees(getattr(after, name), getattr(s, name)) for name in same) and len(same) == 6
 
 
-def test_what_is_computed_ahead_in_the_frozen_phase_is_the_same():
+@pytest.mark.parametrize("d", [6, 16])  # the second in short
+def test_what_is_computed_ahead_in_the_frozen_phase_is_the_same(d):
     """Steps too small to move anything: both phases see the same features, hence the same losses and slopes."""
-    config = tiny_agent("safedsr", learning_rate=1e-30, beta_g=0.0)
+    config = tiny_agent("safedsr", features=d, learning_rate=1e-30, beta_g=0.0)
     unsynced, rows = random_learner(config)
     start = unsynced._replace(target_phi=unsynced.encoder.phi)  # as it is once φ is frozen
     bins = value_bins(rows, jnp.zeros(3), jnp.ones(3), 4)

@@ -7,12 +7,13 @@ differentiates M's loss in φ.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from safedsr.config import SafeDsrConfig
-from safedsr.nets import Mlp, mean_square, pair, unit
+from safedsr.nets import Mlp, dense, inverse_length, mean_square, pair, unit
 from safedsr.types import Transition, Values
 
 
@@ -59,17 +60,52 @@ def features(phi: Mlp, obs: Array, action: Array) -> Array:
 
 
 def all_features(phi: Mlp, obs: Array) -> Array:
-    """φ(s, ·) [A, d]. The first layer is split: what the state adds is made once, what an action adds is a column."""
+    """φ(s, ·) [A, d]."""
+    return jax.vmap(lambda x: unit(phi.after_first(x)))(_first_outputs(phi, obs))
+
+
+def _first_outputs(phi: Mlp, obs: Array) -> Array:
+    """The first layer of φ(s, ·) [A, n]: what the state adds is made once, what an action adds is a column."""
     first = phi.layers[0]
     weight, bias = first.weight, first.bias
     assert bias is not None
-    inputs = (weight[:, : len(obs)] @ obs + bias)[None] + weight[:, len(obs) :].T  # [A, n]
-    return jax.vmap(lambda x: unit(phi.after_first(x)))(inputs)
+    return (weight[:, : len(obs)] @ obs + bias)[None] + weight[:, len(obs) :].T
+
+
+def short(phi: Mlp) -> bool:
+    """Whether the input of φ's last layer says in fewer numbers what φ says; measured on processors alone."""
+    *before, last = phi.layers
+    return jax.default_backend() == "cpu" and bool(before) and last.weight.shape[1] + 1 < last.weight.shape[0]
+
+
+def next_features(phi: Mlp, obs: Array) -> Array:
+    """φ(s, ·) [A, k] for networks that were made to take it (`taking`): as it is, or in short.
+
+    φ = (W·h + b)/|W·h + b| is [W b] times (h, 1)/|W·h + b|. That product can wait for M's first layer, another matrix.
+    """
+    if not short(phi):
+        return all_features(phi, obs)
+
+    def one(x: Array) -> Array:
+        hidden = phi.hidden_after_first(x)
+        return jnp.append(hidden, 1.0) * inverse_length(dense(phi.layers[-1], hidden))
+
+    return jax.vmap(one)(_first_outputs(phi, obs))
+
+
+def taking(net: Mlp, phi: Mlp) -> Mlp:
+    """The network that makes of `next_features` what `net` makes of φ(s, ·)."""
+    if not short(phi):
+        return net
+    last = phi.layers[-1]
+    assert last.bias is not None
+    weight = net.layers[0].weight @ jnp.column_stack([last.weight, last.bias])
+    return eqx.tree_at(lambda net: net.layers[0].weight, net, weight)
 
 
 def both_features(phi: Mlp, t: Transition) -> Array:
-    """φ(s, a) and φ(s′, ·) [1 + A, d] of a transition."""
-    return jnp.concatenate([features(phi, t.obs, t.action)[None], all_features(phi, t.next_obs)])
+    """φ(s, a) and the next features of a transition, end to end [d + A·k]: what stays true once φ is frozen."""
+    return jnp.append(features(phi, t.obs, t.action), next_features(phi, t.next_obs))
 
 
 def feature_loss(encoder: Encoder, weights: Weights, t: Transition, config: SafeDsrConfig) -> Array:
@@ -87,7 +123,7 @@ def weights_loss(weights: Weights, phi: Array, t: Transition, config: SafeDsrCon
 
 
 def scores(successor: Mlp, weights: Weights, phi: Array, lam: Array) -> Array:
-    """Q - λ·K from features [A, d]: Eq. (15) without b, which moves all actions alike.
+    """Q - λ·K from features [A, k]: Eq. (15) without b, which moves all actions alike.
 
     M's last layer is linear, so it is folded with the weights into one vector instead of being multiplied out.
     """
@@ -98,7 +134,7 @@ def scores(successor: Mlp, weights: Weights, phi: Array, lam: Array) -> Array:
 def successor_target(
     target_successor: Mlp, phi: Array, next_phi: Array, best: Array, terminated: Array, config: SafeDsrConfig
 ) -> Array:
-    """Alg. 2's M_target, from target features φ_prev(s, a) [d] and φ_prev(s′, ·) [A, d] and the best next action."""
+    """Alg. 2's M_target, from target features φ_prev(s, a) [d] and φ_prev(s′, ·) [A, k] and the best next action."""
     return phi + config.gamma * goes_on(terminated, config) * target_successor(next_phi[best])
 
 

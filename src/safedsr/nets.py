@@ -36,11 +36,15 @@ class Mlp(eqx.Module):
             x = self.activation(dense(layer, x))
         return x
 
+    def hidden_after_first(self, x: Array) -> Array:
+        """The input of the last of several layers, given the output of the first before its activation."""
+        for layer in self.layers[1:-1]:
+            x = dense(layer, self.activation(x))
+        return self.activation(x)
+
     def after_first(self, x: Array) -> Array:
         """The output, given that of the first layer before its activation."""
-        for layer in self.layers[1:]:
-            x = dense(layer, self.activation(x))
-        return x
+        return dense(self.layers[-1], self.hidden_after_first(x)) if len(self.layers) > 1 else x
 
     def __call__(self, x: Array) -> Array:
         return dense(self.layers[-1], self.hidden(x))
@@ -63,7 +67,12 @@ def weight_matrix(shape: tuple[int, ...], *, key: Array) -> Array:
 
 def unit(x: Array) -> Array:
     """A vector scaled to length 1."""
-    return x * jax.lax.rsqrt(jnp.maximum(jnp.sum(x * x), 1e-24))
+    return x * inverse_length(x)
+
+
+def inverse_length(x: Array) -> Array:
+    """What scales a vector to length 1."""
+    return jax.lax.rsqrt(jnp.maximum(jnp.sum(x * x), 1e-24))
 
 
 def pair(obs: Array, action: Array) -> Array:

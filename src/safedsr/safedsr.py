@@ -20,9 +20,11 @@ from safedsr.equations import (
     feature_loss,
     features,
     goes_on,
+    next_features,
     scores,
     successor_loss,
     successor_target,
+    taking,
     values,
     weights_loss,
 )
@@ -53,9 +55,9 @@ class Batch(NamedTuple):
 
     t: Transition
     phi: Array  # [n, d] φ(s, a)
-    next_phi: Array  # [n, A, d] φ(s′, ·)
+    next_phi: Array  # [n, A, k] φ(s′, ·), see `next_features`
     target_phi: Array  # [n, d]
-    target_next_phi: Array  # [n, A, d]
+    target_next_phi: Array  # [n, A, k]
 
 
 def _adam(config: SafeDsrConfig) -> Any:  # optax does not know modules as parameters
@@ -113,9 +115,10 @@ def _step_weights(s: DsrState, slope: Weights, config: SafeDsrConfig) -> DsrStat
 
 def learn_successor(s: DsrState, batch: Batch, lam: Array, config: SafeDsrConfig) -> tuple[DsrState, Array]:
     """One step on Eq. (11) for M; the best next action is the current networks'."""
-    best = jax.vmap(lambda phi: jnp.argmax(scores(s.successor, s.weights, phi, lam)))(batch.next_phi)
+    now, ahead = taking(s.successor, s.encoder.phi), taking(s.target_successor, s.target_phi)
+    best = jax.vmap(lambda phi: jnp.argmax(scores(now, s.weights, phi, lam)))(batch.next_phi)
     target = jax.vmap(successor_target, (None, 0, 0, 0, 0, None))
-    goal = target(s.target_successor, batch.target_phi, batch.target_next_phi, best, batch.t.terminated, config)
+    goal = target(ahead, batch.target_phi, batch.target_next_phi, best, batch.t.terminated, config)
 
     def loss(successor: Mlp) -> Array:
         return jax.vmap(successor_loss, (None, 0, 0))(successor, batch.phi, goal).mean()
@@ -127,13 +130,14 @@ def learn_successor(s: DsrState, batch: Batch, lam: Array, config: SafeDsrConfig
 def learn_known(
     s: DsrState, known: Array, places: Array, t: Transition, lam: Array, config: SafeDsrConfig
 ) -> tuple[DsrState, Array]:
-    """`learn_successor` on transitions whose features are known, [rows, 1 + A, d], and lie at these places [n]."""
+    """`learn_successor` on transitions whose features are known, [rows, d + A·k], and lie at these places [n]."""
     if not fused.suits(config):
-        both = known[places]
-        phi, next_phi = both[:, 0], both[:, 1:]
+        phi, next_phi = jnp.split(known[places], [config.features], axis=1)
+        next_phi = next_phi.reshape(len(places), NUM_ACTIONS, -1)
         return learn_successor(s, Batch(t, phi, next_phi, phi, next_phi), lam, config)
     aim = s.weights.direction(lam) @ s.successor.layers[-1].weight
     discount = config.gamma * goes_on(t.terminated, config)
+    known = known.reshape(len(known), 1 + NUM_ACTIONS, config.features)
     inputs, error = fused.errors(s.successor, s.target_successor, aim, known, places, discount)
     return _step_successor(s, slopes(s.successor, inputs, 2 * error / error.size), config), mean_square(error)
 
@@ -185,17 +189,17 @@ def _frozen_updates(s: DsrState, memory: Memory, biased: Biased, plain: Array, l
         return s, (feature_value, value)
 
     labelled, transitions = replay.unpack(biased.rows(memory.ring)), replay.unpack(memory.ring[plain])
-    phi = jnp.concatenate([known[biased.places, 0], rare_phi], 1)
+    phi = jnp.concatenate([known[biased.places, : config.features], rare_phi], 1)
     return jax.lax.scan(update, s, (labelled, phi, plain, transitions))
 
 
 def batch_features(phi: Mlp, t: Transition) -> tuple[Array, Array]:
-    """φ(s, a) [n, d] and φ(s′, ·) [n, A, d] of n transitions."""
-    return jax.vmap(features, (None, 0, 0))(phi, t.obs, t.action), jax.vmap(all_features, (None, 0))(phi, t.next_obs)
+    """φ(s, a) [n, d] and φ(s′, ·) [n, A, k] of n transitions."""
+    return jax.vmap(features, (None, 0, 0))(phi, t.obs, t.action), jax.vmap(next_features, (None, 0))(phi, t.next_obs)
 
 
 def recall(s: DsrState, row: Array) -> Array:
-    """What stays true of a row once φ is frozen: φ(s, a) and φ(s′, ·) [1 + A, d]."""
+    """What stays true of a row once φ is frozen: φ(s, a) and φ(s′, ·) [d + A·k]."""
     return both_features(s.encoder.phi, replay.unpack(row))
 
 

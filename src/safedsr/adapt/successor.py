@@ -40,7 +40,7 @@ class Known(NamedTuple):
     """Remembered steps and their features, which stay as they are while φ does."""
 
     t: Transition
-    features: Array  # [n, 1 + A, d] φ(s, a) and φ(s′, ·)
+    features: Array  # [n, d + A·k] φ(s, a) and φ(s′, ·)
 
 
 @partial(jax.jit, static_argnames=("config", "updates"))

@@ -9,8 +9,9 @@ Runs of the same seeds begin alike, which makes a small p rarer than one in twen
 import argparse
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -24,7 +25,8 @@ from safedsr.results import Result, find_runs, load_results
 UNLIKELY = 0.05
 
 
-class Pair(NamedTuple):
+@dataclass(frozen=True)
+class Pair:
     """One environment's counts in two runs."""
 
     folder: Path
@@ -32,7 +34,7 @@ class Pair(NamedTuple):
     now: np.ndarray  # [S]
     then: np.ndarray
 
-    @property
+    @cached_property
     def chance(self) -> float:
         """Of a difference at least as large if both were the same (Mann-Whitney, both sides)."""
         return float(mannwhitneyu(self.now, self.then).pvalue)
@@ -55,6 +57,8 @@ def pairs(now: list[Path], then: list[Path], remarks: list[str]) -> Iterator[Pai
         for result in load_results([folder], remarks):
             if other := known.get((result.algorithm, result.environment)):
                 yield Pair(folder, result.environment, counts(result), counts(other))
+            else:
+                remarks.append(f"left out: nothing to compare {folder} in {result.environment} with")
 
 
 def main() -> None:
@@ -72,11 +76,12 @@ def main() -> None:
         print(remark, file=sys.stderr)
     if not found:
         parser.error("the two have no algorithm and environment in common")
-    table = Table("", "", "then, IQM", "now, IQM", "p")
+    table = Table("run folder", "environment", "then, IQM", "now, IQM", "p")
     for pair in found:
-        chance = pair.chance
         middles = (f"{float(iqm(x)):,.0f}" for x in (pair.then, pair.now))
-        table.add_row(pair.folder.name, pair.environment, *middles, f"{chance:.2f}{' !' * (chance < UNLIKELY)}")
+        table.add_row(
+            pair.folder.name, pair.environment, *middles, f"{pair.chance:.2f}{' !' * (pair.chance < UNLIKELY)}"
+        )
     Console().print(table)
     print(f"{sum(pair.chance < UNLIKELY for pair in found)} of {len(found)} below {UNLIKELY}")
 

@@ -31,14 +31,15 @@ from safedsr.train import train
 CONFIG = SafeDsrConfig()
 STARTS = {"collect": 0, "features": CONFIG.train_start, "frozen": CONFIG.freeze}
 BATCH, WIDTH, ACTIONS = CONFIG.batch_size, CONFIG.features, 4
-BRIEF = CONFIG.phi_hidden[-1] + 1  # numbers that stand for φ(s′, a)
-# Products (rows, inputs, outputs) of one update after t_freeze that our algebra leaves: M's first layer times φ's last;
-# the hidden layers of M for every next action; M_prev once; M forward; its weights' gradients; its hidden layers' ones.
+SHORT = CONFIG.phi_hidden[-1] + 1  # numbers that stand for φ(s′, a)
+# Products (rows, inputs, outputs) of one update after t_freeze that our algebra leaves: M's first layer times φ's last
+# (M_prev's is made once a training); the hidden layers of M for every next action; M_prev once; M forward; its weights'
+# gradients; its hidden layers' gradients.
 LEAST = [
-    (WIDTH, WIDTH, BRIEF),
-    (ACTIONS * BATCH, BRIEF, WIDTH),
+    (WIDTH, WIDTH, SHORT),
+    (ACTIONS * BATCH, SHORT, WIDTH),
     (ACTIONS * BATCH, WIDTH, WIDTH),
-    (BATCH, BRIEF, WIDTH),
+    (BATCH, SHORT, WIDTH),
     *[(BATCH, WIDTH, WIDTH)] * 2,
     *[(BATCH, WIDTH, WIDTH)] * 3,
     *[(WIDTH, BATCH, WIDTH)] * 3,
@@ -53,7 +54,10 @@ def diamond(seeds: int, config: SafeDsrConfig = CONFIG) -> Job:
 
 
 class Trained:
-    """A job whose steps can be taken again and again."""
+    """A job whose steps can be taken again and again: as few as possible, or after t_freeze as many as a chunk has.
+
+    Such a chunk begins with making the features of all that is remembered.
+    """
 
     def __init__(self, job: Job, whole: bool = False):
         self.program = Program(job)
@@ -62,7 +66,7 @@ class Trained:
         self.steps = {"collect": fewest, "features": fewest, "frozen": job.chunk if whole else fewest}
 
     def advance(self, phase: str) -> None:
-        """The fewest steps that can be taken, in one phase; or a whole chunk, which begins with making features."""
+        """Some steps in one phase."""
         done = self.program.advance(self.state, STARTS[phase], self.steps[phase])
         self.state = jax.block_until_ready(done)[0]
 

@@ -18,11 +18,11 @@ from safedsr.equations import (
     all_features,
     feature_loss,
     features,
+    fold,
     next_features,
     scores,
     successor_loss,
     successor_target,
-    taking,
     weights_loss,
 )
 from safedsr.maptext import parse_scene
@@ -260,11 +260,11 @@ def test_features_in_short_are_worth_the_same(widths, hidden):
     net = Mlp((d, *hidden, d), key=keys[1])
     weights = Weights(jax.random.normal(keys[2], (d,)), jax.random.normal(keys[3], (2, d)))
     for obs in jax.random.uniform(keys[4], (5, 2)):
-        whole, brief = all_features(phi, obs), next_features(phi, obs)
-        assert brief.shape == (4, 9 if widths[-2:] == (8, 10) else d)
-        np.testing.assert_allclose(jax.vmap(taking(net, phi))(brief), jax.vmap(net)(whole), rtol=1e-5, atol=1e-6)
+        whole, short = all_features(phi, obs), next_features(phi, obs)
+        assert short.shape == (4, 9 if widths[-2:] == (8, 10) else d)
+        np.testing.assert_allclose(jax.vmap(fold(net, phi))(short), jax.vmap(net)(whole), rtol=1e-5, atol=1e-6)
         lam = jnp.array([0.5, 2.0])
-        found, expected = scores(taking(net, phi), weights, brief, lam), scores(net, weights, whole, lam)
+        found, expected = scores(fold(net, phi), weights, short, lam), scores(net, weights, whole, lam)
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
         assert np.ptp(expected) > 1e-4
 
@@ -272,7 +272,7 @@ def test_features_in_short_are_worth_the_same(widths, hidden):
 def test_accelerators_take_features_as_they_are(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     phi = Phi((6, 8, 10), key=jax.random.key(0))
-    assert next_features(phi, jnp.ones(2)).shape == (4, 10) and taking(phi, phi) is phi
+    assert next_features(phi, jnp.ones(2)).shape == (4, 10) and fold(phi, phi) is phi
 
 
 @pytest.mark.parametrize("d", [6, 16])  # the second in short

@@ -79,9 +79,10 @@ def short(phi: Mlp) -> bool:
 
 
 def next_features(phi: Mlp, obs: Array) -> Array:
-    """φ(s, ·) [A, k] for networks that were made to take it (`taking`): as it is, or in short.
+    """φ(s, ·) [A, k] for networks that were made to take it by `fold`: as it is, k = d, or in short, k = n + 1.
 
-    φ = (W·h + b)/|W·h + b| is [W b] times (h, 1)/|W·h + b|. That product can wait for M's first layer, another matrix.
+    φ = (W·h + b)/|W·h + b|, with W [d, n], is [W b] times (h, 1)/|W·h + b|. M's first layer is another matrix, so W and
+    b can be multiplied with that instead.
     """
     if not short(phi):
         return all_features(phi, obs)
@@ -93,7 +94,7 @@ def next_features(phi: Mlp, obs: Array) -> Array:
     return jax.vmap(one)(_first_outputs(phi, obs))
 
 
-def taking(net: Mlp, phi: Mlp) -> Mlp:
+def fold(net: Mlp, phi: Mlp) -> Mlp:
     """The network that makes of `next_features` what `net` makes of φ(s, ·)."""
     if not short(phi):
         return net
@@ -104,7 +105,7 @@ def taking(net: Mlp, phi: Mlp) -> Mlp:
 
 
 def both_features(phi: Mlp, t: Transition) -> Array:
-    """φ(s, a) and the next features of a transition, end to end [d + A·k]: what stays true once φ is frozen."""
+    """φ(s, a) and the next features of a transition, end to end [d + A·k]."""
     return jnp.append(features(phi, t.obs, t.action), next_features(phi, t.next_obs))
 
 

@@ -1,6 +1,6 @@
 """What tables and figures read: one record for each environment of each run folder, full or packed (Sec. 5.2).
 
-Nothing is averaged over folders here. What differs from an algorithm's defaults, from a budget of 5 or from 500 000
+Nothing is averaged over folders here. What differs from an algorithm's defaults, from float32, a budget of 5 or 500 000
 steps is part of a result's label, so that different things stay in different rows.
 """
 

@@ -19,12 +19,12 @@ from safedsr.equations import (
     both_features,
     feature_loss,
     features,
+    fold,
     goes_on,
     next_features,
     scores,
     successor_loss,
     successor_target,
-    taking,
     values,
     weights_loss,
 )
@@ -115,7 +115,7 @@ def _step_weights(s: DsrState, slope: Weights, config: SafeDsrConfig) -> DsrStat
 
 def learn_successor(s: DsrState, batch: Batch, lam: Array, config: SafeDsrConfig) -> tuple[DsrState, Array]:
     """One step on Eq. (11) for M; the best next action is the current networks'."""
-    now, ahead = taking(s.successor, s.encoder.phi), taking(s.target_successor, s.target_phi)
+    now, ahead = fold(s.successor, s.encoder.phi), fold(s.target_successor, s.target_phi)
     best = jax.vmap(lambda phi: jnp.argmax(scores(now, s.weights, phi, lam)))(batch.next_phi)
     target = jax.vmap(successor_target, (None, 0, 0, 0, 0, None))
     goal = target(ahead, batch.target_phi, batch.target_next_phi, best, batch.t.terminated, config)
@@ -130,14 +130,17 @@ def learn_successor(s: DsrState, batch: Batch, lam: Array, config: SafeDsrConfig
 def learn_known(
     s: DsrState, known: Array, places: Array, t: Transition, lam: Array, config: SafeDsrConfig
 ) -> tuple[DsrState, Array]:
-    """`learn_successor` on transitions whose features are known, [rows, d + A·k], and lie at these places [n]."""
+    """`learn_successor` on transitions whose features are known, [rows, d + A·k], and lie at these places [n].
+
+    φ is frozen: the target's is the current one.
+    """
     if not fused.suits(config):
         phi, next_phi = jnp.split(known[places], [config.features], axis=1)
         next_phi = next_phi.reshape(len(places), NUM_ACTIONS, -1)
         return learn_successor(s, Batch(t, phi, next_phi, phi, next_phi), lam, config)
     aim = s.weights.direction(lam) @ s.successor.layers[-1].weight
     discount = config.gamma * goes_on(t.terminated, config)
-    known = known.reshape(len(known), 1 + NUM_ACTIONS, config.features)
+    known = known.reshape(len(known), 1 + NUM_ACTIONS, config.features)  # wherever the kernel runs k is d
     inputs, error = fused.errors(s.successor, s.target_successor, aim, known, places, discount)
     return _step_successor(s, slopes(s.successor, inputs, 2 * error / error.size), config), mean_square(error)
 

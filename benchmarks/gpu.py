@@ -10,7 +10,6 @@ docs/performance.md has them, unless XLA_FLAGS says otherwise.
 
 import argparse
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -100,7 +99,7 @@ def main() -> None:
     if unknown := set(args.names) - WORK.keys():
         parser.error(f"{', '.join(sorted(unknown))}: choose from {', '.join(WORK)}")
     if jax.default_backend() == "cpu" and args.steps > FEW_STEPS:
-        sys.exit(f"no accelerator here, and this would take days; give --steps {FEW_STEPS} or fewer to see it run")
+        parser.error(f"no accelerator here, and this would take days; give --steps {FEW_STEPS} to see it run")
     table = Table("60 runs each", "steps", "seconds", "and compiling", "wanted")
     clock = compile_clock()
     with tempfile.TemporaryDirectory() as folder:

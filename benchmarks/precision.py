@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from gpu import paper_job  # and XLA's flags
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from timing import interleave
 
 from safedsr.config import Matmul, SafeDsrConfig, TrainConfig
@@ -67,7 +67,8 @@ def main() -> None:
     choices: tuple[Matmul, ...] = get_args(Matmul)
     works = {name: work for matmul in choices for name, work in turns(matmul, args.seeds, args.steps).items()}
     seconds = interleave(works, repeats=3)
-    table = Table(f"{6 * args.seeds} lanes", *(f"{name}, ms" for name in PHASES), *(f"error of {x}" for x in SHAPES))
+    lanes = Column(f"{6 * args.seeds} lanes", no_wrap=True)
+    table = Table(lanes, *(f"{name}, ms" for name in PHASES), *(f"error of {x}" for x in SHAPES))
     for matmul in choices:
         times = (1e3 * seconds[f"{matmul} {name}"] / args.steps for name in PHASES)
         table.add_row(matmul, *(f"{x:.3f}" for x in times), *(f"{x:.1e}" for x in errors(matmul).values()))

@@ -20,6 +20,17 @@ def test_paper_map_names_every_numbered_equation_of_the_method():
     assert not missing
 
 
+def test_diagrams_name_what_their_modules_have():
+    text = (DOCS / "diagrams.md").read_text(encoding="utf-8")
+    found = re.findall(r"((?:`\w+`[\w ,]*?)+),? in \[\w+\.py\]\(([^)]+)\)", text)
+    assert len(found) > 15
+    for names, target in found:
+        for name in re.findall(r"`(\w+)`", names):
+            assert re.search(rf"def {name}\b|\b{name}=", (DOCS / target).read_text(encoding="utf-8")), (
+                f"{name} in {target}"
+            )
+
+
 def test_links_between_documents_lead_somewhere():
     root = DOCS.parent
     for page in [root / "README.md", *DOCS.rglob("*.md")]:

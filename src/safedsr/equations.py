@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from safedsr.config import SafeDsrConfig
+from safedsr.grid import NUM_ACTIONS
 from safedsr.nets import Mlp, dense, inverse_length, mean_square, pair, unit
 from safedsr.types import Transition, Values
 
@@ -107,6 +108,11 @@ def fold(net: Mlp, phi: Mlp) -> Mlp:
 def both_features(phi: Mlp, t: Transition) -> Array:
     """φ(s, a) and the next features of a transition, end to end [d + A·k]."""
     return jnp.append(features(phi, t.obs, t.action), next_features(phi, t.next_obs))
+
+
+def split_features(both: Array, d: int) -> tuple[Array, Array]:
+    """φ(s, a) [n, d] and the next features [n, A, k] of what `both_features` made of n transitions."""
+    return both[:, :d], both[:, d:].reshape(len(both), NUM_ACTIONS, -1)
 
 
 def feature_loss(encoder: Encoder, weights: Weights, t: Transition, config: SafeDsrConfig) -> Array:

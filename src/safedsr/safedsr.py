@@ -23,6 +23,7 @@ from safedsr.equations import (
     goes_on,
     next_features,
     scores,
+    split_features,
     successor_loss,
     successor_target,
     values,
@@ -135,8 +136,7 @@ def learn_known(
     φ is frozen: the target's is the current one.
     """
     if not fused.suits(config):
-        phi, next_phi = jnp.split(known[places], [config.features], axis=1)
-        next_phi = next_phi.reshape(len(places), NUM_ACTIONS, -1)
+        phi, next_phi = split_features(known[places], config.features)
         return learn_successor(s, Batch(t, phi, next_phi, phi, next_phi), lam, config)
     aim = s.weights.direction(lam) @ s.successor.layers[-1].weight
     discount = config.gamma * goes_on(t.terminated, config)

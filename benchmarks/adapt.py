@@ -17,17 +17,18 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from safedsr import memory
 from safedsr.adapt.gradient import refit_by_gradient
 from safedsr.adapt.refit import refit
-from safedsr.agent import Agent, load
-from safedsr.config import EpsilonSchedule, MultiplierConfig, SafeDsrConfig
+from safedsr.agents.safedsr.config import SafeDsrConfig
+from safedsr.core.config import EpsilonSchedule, MultiplierConfig
 from safedsr.demo import TRAINING, move_obstacle
-from safedsr.evaluate import run_episodes
-from safedsr.job import Job, make_environments
-from safedsr.layout import Scene
-from safedsr.memory import FIT_STEPS
-from safedsr.train import train
+from safedsr.engine.evaluate import run_episodes
+from safedsr.engine.train import train
+from safedsr.envs.grid.layout import Scene
+from safedsr.runs import experience as memory
+from safedsr.runs.experience import FIT_STEPS
+from safedsr.runs.experiment import Job, make_environments
+from safedsr.runs.policy import Agent, load
 
 UPDATES, EPISODES, CERTIFIED = 10_000, 64, 10_000
 CONFIG = SafeDsrConfig(

@@ -19,8 +19,8 @@ from rich.table import Table
 from scipy.stats import mannwhitneyu
 
 from safedsr.errors import UserError
-from safedsr.metrics import iqm
-from safedsr.results import Result, find_runs, load_results
+from safedsr.runs.metrics import iqm
+from safedsr.runs.results import Result, find_runs, load_results
 
 UNLIKELY = 0.05
 

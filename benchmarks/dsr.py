@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.table import Table
 from timing import interleave, slope
 
-from safedsr.config import TrainConfig
-from safedsr.devices import cores
+from safedsr.engine.lanes import cores
+from safedsr.runs.config import TrainConfig
 
 HERE = Path(__file__).parent
 ONE_CORE = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}

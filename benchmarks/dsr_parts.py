@@ -18,15 +18,16 @@ import jax
 import numpy as np
 from timing import interleave
 
-from safedsr.compiled import keep_compiled
-from safedsr.config import SafeDsrConfig, TrainConfig
-from safedsr.devices import cores, use_cores
-from safedsr.job import Environment, Job, make_environments
-from safedsr.layout import Scene
-from safedsr.maptext import parse_scene
-from safedsr.program import Program
-from safedsr.scene import load_scene
-from safedsr.train import train
+from safedsr.agents.safedsr.config import SafeDsrConfig
+from safedsr.engine.compiled import keep_compiled
+from safedsr.engine.lanes import cores, use_cores
+from safedsr.engine.program import Program
+from safedsr.engine.train import train
+from safedsr.envs.grid.catalog import load_scene
+from safedsr.envs.grid.layout import Scene
+from safedsr.envs.grid.text import parse_scene
+from safedsr.runs.config import TrainConfig
+from safedsr.runs.experiment import Environment, Job, make_environments
 
 CONFIG = SafeDsrConfig()
 STARTS = {"collect": 0, "features": CONFIG.train_start, "frozen": CONFIG.freeze}

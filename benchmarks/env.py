@@ -19,10 +19,10 @@ from jax.sharding import Mesh, PartitionSpec
 from rich.console import Console
 from rich.table import Table
 
-from safedsr import grid
-from safedsr.config import GridConfig
-from safedsr.layout import Layout
-from safedsr.scene import load_scene
+from safedsr.envs.grid import physics as grid
+from safedsr.envs.grid.catalog import load_scene
+from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.layout import Layout
 
 LAYOUT, COSTS = "one-room", "diamond"
 MANY, FEW = 4096, 32

@@ -27,13 +27,14 @@ import jax
 from rich.console import Console
 from rich.table import Table
 
-from safedsr.algorithms import find_algorithm
-from safedsr.config import Matmul, TrainConfig
+from safedsr.agents.registry import find_algorithm
+from safedsr.core.config import Matmul
+from safedsr.engine.train import train
+from safedsr.envs.grid.catalog import ROOM_NAMES
 from safedsr.errors import UserError
-from safedsr.job import Job, make_environments
 from safedsr.paper.experiments import ON_POLICY
-from safedsr.scene import ROOM_NAMES
-from safedsr.train import train
+from safedsr.runs.config import TrainConfig
+from safedsr.runs.experiment import Job, make_environments
 
 SEEDS = tuple(range(10))
 FEW_STEPS = 20_000  # that processors may be asked for, to see it run

@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from safedsr import Job, make_environments
-from safedsr.algorithms import find_algorithm
-from safedsr.program import Program
-from safedsr.scene import load_scene
+from safedsr.agents.registry import find_algorithm
+from safedsr.engine.program import Program
+from safedsr.envs.grid.catalog import load_scene
 
 LAYOUT, COSTS, BUDGET = "one-room", "diamond", "5"
 SEEDS, EPOCH = 10, 20_000

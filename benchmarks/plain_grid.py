@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from safedsr.config import GridConfig
-from safedsr.layout import Layout
+from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.layout import Layout
 
 DIRECTIONS = ((0, -1), (0, 1), (-1, 0), (1, 0))  # up, down, left, right
 

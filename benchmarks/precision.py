@@ -19,9 +19,11 @@ from rich.console import Console
 from rich.table import Column, Table
 from timing import interleave
 
-from safedsr.config import Matmul, SafeDsrConfig, TrainConfig
-from safedsr.devices import precision
-from safedsr.program import Program
+from safedsr.agents.safedsr.config import SafeDsrConfig
+from safedsr.core.config import Matmul
+from safedsr.engine.lanes import precision
+from safedsr.engine.program import Program
+from safedsr.runs.config import TrainConfig
 
 PHASES = {"before t_freeze": 20_000, "after t_freeze": 60_000}  # a step in each
 SYNC = SafeDsrConfig().period

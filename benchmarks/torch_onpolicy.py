@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn.functional import log_softmax
 from torch_policy import Batch, constrained_step, policy_terms, trust_region_step
 
-from safedsr.layout import Layout
-from safedsr.scene import load_scene
+from safedsr.envs.grid.catalog import load_scene
+from safedsr.envs.grid.layout import Layout
 
 GAMMA, GAE_LAMBDA, EPOCH, WINDOW = 0.99, 0.95, 20_000, 50
 ALGORITHMS = ("ppo-lag", "trpo-pid", "cpo")

@@ -18,9 +18,9 @@ from plain_grid import Walker
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss, normalize, one_hot
 
-from safedsr.config import SafeDsrConfig
-from safedsr.layout import Layout
-from safedsr.scene import load_scene
+from safedsr.agents.safedsr.config import SafeDsrConfig
+from safedsr.envs.grid.catalog import load_scene
+from safedsr.envs.grid.layout import Layout
 
 ACTIONS = 4
 CONFIG = SafeDsrConfig()

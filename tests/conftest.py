@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tiny import tiny_job
 
-from safedsr.layout import Scene
-from safedsr.maptext import parse_scene
-from safedsr.train import train
+from safedsr.engine.train import train
+from safedsr.envs.grid.layout import Scene
+from safedsr.envs.grid.text import parse_scene
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # The first example of a shape compiles, and machines differ: time is no ground to fail.

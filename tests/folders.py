@@ -7,13 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from safedsr import storage
-from safedsr.algorithms import find_algorithm
-from safedsr.config import GridConfig, Matmul, TrainConfig
-from safedsr.maptext import format_scene
-from safedsr.metrics import Episodes
-from safedsr.runs import create_run
-from safedsr.scene import load_scene
+from safedsr.agents.registry import find_algorithm
+from safedsr.core.config import Matmul
+from safedsr.envs.grid.catalog import load_scene
+from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.text import format_scene
+from safedsr.runs import storage
+from safedsr.runs.config import TrainConfig
+from safedsr.runs.folder import create_run
+from safedsr.runs.metrics import Episodes
 
 
 class Place(NamedTuple):

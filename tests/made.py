@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from safedsr.results import Result
+from safedsr.runs.results import Result
 
 
 def made_result(

@@ -6,9 +6,9 @@ Steps are 0.75 cells long without noise, so that a walker visits a handful of pl
 
 from typing import NamedTuple
 
-from safedsr.config import GridConfig
-from safedsr.job import Environment
-from safedsr.maptext import parse_scene
+from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.text import parse_scene
+from safedsr.runs.experiment import Environment
 
 STILL = GridConfig(step_std=0.0, time_limit=20)
 SLACK, TIGHT = 1000.0, 0.0

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from safedsr.layout import Layout, Scene, make_layout
+from safedsr.envs.grid.layout import Layout, Scene, make_layout
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_-]{0,8}( [a-z0-9]{1,3})?", fullmatch=True)
 VALUES = st.floats(0, 100, width=32) | st.sampled_from([1.0, 0.1, 2.5, 1e-30, 1e30])

@@ -7,12 +7,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from safedsr.config import EpsilonSchedule, GridConfig, MultiplierConfig, SafeDqnConfig, SafeDsrConfig, TrainConfig
-from safedsr.equations import Phi
-from safedsr.job import Environment, Job
-from safedsr.maptext import parse_scene
-from safedsr.plus_config import SafeDsrPlusConfig
-from safedsr.program import Program
+from safedsr.agents.plus.config import SafeDsrPlusConfig
+from safedsr.agents.safedqn.config import SafeDqnConfig
+from safedsr.agents.safedsr.config import SafeDsrConfig
+from safedsr.agents.safedsr.equations import Phi
+from safedsr.core.config import EpsilonSchedule, MultiplierConfig
+from safedsr.engine.program import Program
+from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.text import parse_scene
+from safedsr.runs.config import TrainConfig
+from safedsr.runs.experiment import Environment, Job
 from safedsr.types import Record
 
 CORRIDOR = "SCG"

@@ -10,15 +10,18 @@ from oracles import slow_step
 from probes import STILL
 from tiny import tiny_environment
 
-from safedsr.agent import Agent
-from safedsr.config import EpsilonSchedule, GridConfig, MultiplierConfig, SafeDsrConfig, TrainConfig
-from safedsr.equations import DsrPolicy, Phi
-from safedsr.job import Environment, Job
-from safedsr.layout import Layout
-from safedsr.memory import make_past
-from safedsr.nets import pair
-from safedsr.safedsr import init
-from safedsr.value_based import Policy
+from safedsr.agents.safedsr.config import SafeDsrConfig
+from safedsr.agents.safedsr.equations import DsrPolicy, Phi
+from safedsr.agents.safedsr.learner import init
+from safedsr.agents.value_based.loop import Policy
+from safedsr.core.config import EpsilonSchedule, MultiplierConfig
+from safedsr.core.nets import pair
+from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.layout import Layout
+from safedsr.runs.config import TrainConfig
+from safedsr.runs.experience import make_past
+from safedsr.runs.experiment import Environment, Job
+from safedsr.runs.policy import Agent
 
 STEPS = 1000
 CONFIG: dict[str, Any] = {

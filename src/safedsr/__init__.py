@@ -6,54 +6,50 @@ Names are imported where they are first used, so that `import safedsr` costs nex
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from safedsr.registration import register_envs, register_when_needed
+from safedsr.envs.registration import register_envs, register_when_needed
 
 if TYPE_CHECKING:
     from safedsr.adapt.costs import Samples
-    from safedsr.agent import Agent, load
-    from safedsr.config import (
-        EpsilonSchedule,
-        GridConfig,
-        MultiplierConfig,
-        OracleConfig,
-        SafeDqnConfig,
-        SafeDsrConfig,
-        TrainConfig,
-    )
+    from safedsr.agents.plus.config import SafeDsrPlusConfig
+    from safedsr.agents.safedqn.config import SafeDqnConfig
+    from safedsr.agents.safedsr.config import SafeDsrConfig
+    from safedsr.core.config import EpsilonSchedule, MultiplierConfig
+    from safedsr.envs.grid.catalog import load_scene, with_costs
+    from safedsr.envs.grid.config import GridConfig, OracleConfig
+    from safedsr.envs.grid.layout import Layout, Scene, make_layout, stack_layouts
+    from safedsr.envs.grid.oracle import find_oracle
+    from safedsr.envs.grid.text import format_scene, parse_scene
     from safedsr.errors import UserError
-    from safedsr.job import Job, make_environments
-    from safedsr.layout import Layout, Scene, make_layout, stack_layouts
-    from safedsr.maptext import format_scene, parse_scene
-    from safedsr.oracle import find_oracle
-    from safedsr.plus_config import SafeDsrPlusConfig
-    from safedsr.runs import load_run
-    from safedsr.scene import load_scene, with_costs
+    from safedsr.runs.config import TrainConfig
+    from safedsr.runs.experiment import Job, make_environments
+    from safedsr.runs.folder import load_run
+    from safedsr.runs.policy import Agent, load
 
 _HOME = {
-    "Agent": "agent",
-    "EpsilonSchedule": "config",
-    "GridConfig": "config",
-    "Job": "job",
-    "Layout": "layout",
-    "MultiplierConfig": "config",
-    "OracleConfig": "config",
-    "SafeDqnConfig": "config",
-    "SafeDsrConfig": "config",
-    "SafeDsrPlusConfig": "plus_config",
+    "Agent": "runs.policy",
+    "EpsilonSchedule": "core.config",
+    "GridConfig": "envs.grid.config",
+    "Job": "runs.experiment",
+    "Layout": "envs.grid.layout",
+    "MultiplierConfig": "core.config",
+    "OracleConfig": "envs.grid.config",
+    "SafeDqnConfig": "agents.safedqn.config",
+    "SafeDsrConfig": "agents.safedsr.config",
+    "SafeDsrPlusConfig": "agents.plus.config",
     "Samples": "adapt.costs",
-    "Scene": "layout",
-    "TrainConfig": "config",
+    "Scene": "envs.grid.layout",
+    "TrainConfig": "runs.config",
     "UserError": "errors",
-    "find_oracle": "oracle",
-    "format_scene": "maptext",
-    "load": "agent",
-    "load_run": "runs",
-    "load_scene": "scene",
-    "make_environments": "job",
-    "make_layout": "layout",
-    "parse_scene": "maptext",
-    "stack_layouts": "layout",
-    "with_costs": "scene",
+    "find_oracle": "envs.grid.oracle",
+    "format_scene": "envs.grid.text",
+    "load": "runs.policy",
+    "load_run": "runs.folder",
+    "load_scene": "envs.grid.catalog",
+    "make_environments": "runs.experiment",
+    "make_layout": "envs.grid.layout",
+    "parse_scene": "envs.grid.text",
+    "stack_layouts": "envs.grid.layout",
+    "with_costs": "envs.grid.catalog",
 }
 
 __all__ = [

@@ -6,16 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from safedsr import figures, train
+from safedsr import figures
 from safedsr.adapt.penalty import search_penalty
 from safedsr.adapt.successor import learn_from_memory
-from safedsr.agent import Agent, load
-from safedsr.config import EpsilonSchedule, TrainConfig
-from safedsr.evaluate import Evaluation, agent_paths, evaluate
-from safedsr.job import Environment, Job, make_environments
-from safedsr.layout import Scene
-from safedsr.plus_config import SafeDsrPlusConfig
-from safedsr.scene import with_costs
+from safedsr.agents.plus.config import SafeDsrPlusConfig
+from safedsr.core.config import EpsilonSchedule
+from safedsr.engine import train
+from safedsr.engine.evaluate import Evaluation, agent_paths, evaluate
+from safedsr.envs.grid.catalog import with_costs
+from safedsr.envs.grid.layout import Scene
+from safedsr.runs.config import TrainConfig
+from safedsr.runs.experiment import Environment, Job, make_environments
+from safedsr.runs.policy import Agent, load
 
 CONFIG = SafeDsrPlusConfig(epsilon=EpsilonSchedule(epsilon_from=3_000, epsilon_to=12_000))
 TRAINING = TrainConfig(steps=30_000, chunk=1_000)

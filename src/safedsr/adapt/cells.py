@@ -7,13 +7,14 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from safedsr import memory, plus
 from safedsr.adapt.costs import learner_of, past_of
 from safedsr.adapt.penalty import Score, score, search_penalty
-from safedsr.agent import Agent, exact
-from safedsr.job import Environment
-from safedsr.plus import PlusPolicy, PlusState
-from safedsr.plus_config import SafeDsrPlusConfig
+from safedsr.agents.plus import learner as plus
+from safedsr.agents.plus.config import SafeDsrPlusConfig
+from safedsr.agents.plus.learner import PlusPolicy, PlusState
+from safedsr.runs import experience as memory
+from safedsr.runs.experiment import Environment
+from safedsr.runs.policy import Agent, exact
 from safedsr.types import Transition
 
 ROUNDS = 4  # with a search for λ after each

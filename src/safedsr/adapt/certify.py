@@ -10,10 +10,10 @@ import numpy as np
 
 from safedsr.adapt.config import CertificateConfig
 from safedsr.adapt.costs import Costs, environment_of
-from safedsr.agent import Agent
-from safedsr.evaluate import Outcome, run_keys
-from safedsr.job import Environment
-from safedsr.metrics import within
+from safedsr.engine.evaluate import Outcome, run_keys
+from safedsr.runs.experiment import Environment
+from safedsr.runs.metrics import within
+from safedsr.runs.policy import Agent
 
 BATCH = 1000  # episodes between two looks at whether it can still pass
 ASSUMES = "the simulator is right, the policy stays as it is, episodes are independent"

@@ -6,18 +6,19 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from safedsr import grid, memory
-from safedsr.agent import Agent
-from safedsr.config import SafeDsrConfig
-from safedsr.equations import DsrPolicy
+from safedsr.agents.plus.config import SafeDsrPlusConfig
+from safedsr.agents.plus.learner import PlusPolicy
+from safedsr.agents.safedsr.config import SafeDsrConfig
+from safedsr.agents.safedsr.equations import DsrPolicy
+from safedsr.engine.evaluate import budgets_for
+from safedsr.envs.grid import physics as grid
+from safedsr.envs.grid.catalog import with_costs
+from safedsr.envs.grid.layout import Layout, Scene
 from safedsr.errors import UserError
-from safedsr.evaluate import budgets_for
-from safedsr.job import Environment
-from safedsr.layout import Layout, Scene
-from safedsr.memory import FIT_STEPS, Past
-from safedsr.plus import PlusPolicy
-from safedsr.plus_config import SafeDsrPlusConfig
-from safedsr.scene import with_costs
+from safedsr.runs import experience as memory
+from safedsr.runs.experience import FIT_STEPS, Past
+from safedsr.runs.experiment import Environment
+from safedsr.runs.policy import Agent
 
 
 class Samples(NamedTuple):

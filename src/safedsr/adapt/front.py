@@ -7,8 +7,8 @@ import numpy as np
 
 from safedsr.adapt.costs import Costs, environment_of, learner_of
 from safedsr.adapt.penalty import LADDER, with_lam
-from safedsr.agent import Agent
-from safedsr.evaluate import run_episodes
+from safedsr.engine.evaluate import run_episodes
+from safedsr.runs.policy import Agent
 from safedsr.validation import require
 
 

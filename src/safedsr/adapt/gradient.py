@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from safedsr import replay
-from safedsr.layout import Layout
-from safedsr.memory import relabel
-from safedsr.nets import descend, mean_square
+from safedsr.core import replay
+from safedsr.core.nets import descend, mean_square
+from safedsr.envs.grid.layout import Layout
+from safedsr.runs.experience import relabel
 from safedsr.types import PyTree, Transition
 
 

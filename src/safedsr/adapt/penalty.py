@@ -8,14 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from safedsr import grid, multiplier
-from safedsr.agent import Agent
-from safedsr.config import GridConfig, MultiplierConfig
-from safedsr.evaluate import Outcome, run_keys
-from safedsr.job import Environment
-from safedsr.layout import Layout
-from safedsr.metrics import within
-from safedsr.multiplier import Multiplier
+from safedsr.core import multiplier
+from safedsr.core.config import MultiplierConfig
+from safedsr.core.multiplier import Multiplier
+from safedsr.engine.evaluate import Outcome, run_keys
+from safedsr.envs.grid import physics as grid
+from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.layout import Layout
+from safedsr.runs.experiment import Environment
+from safedsr.runs.metrics import within
+from safedsr.runs.policy import Agent
 from safedsr.types import PyTree
 
 LADDER = (0.0, *(0.05 * 2.0**k for k in range(11)))  # up to 51: from no caution to nothing but caution

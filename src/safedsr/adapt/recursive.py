@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from safedsr import memory
 from safedsr.adapt.costs import Samples, check_samples, learner_of, past_of
 from safedsr.adapt.refit import regular
-from safedsr.agent import Agent
-from safedsr.memory import FIT_STEPS
+from safedsr.runs import experience as memory
+from safedsr.runs.experience import FIT_STEPS
+from safedsr.runs.policy import Agent
 from safedsr.validation import require
 
 

@@ -6,12 +6,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from safedsr import memory
 from safedsr.adapt.costs import Costs, FitSet, Samples, environment_of, fit_set, learner_of, past_of
-from safedsr.agent import Agent
 from safedsr.errors import UserError
-from safedsr.job import Environment
-from safedsr.memory import FIT_STEPS
+from safedsr.runs import experience as memory
+from safedsr.runs.experience import FIT_STEPS
+from safedsr.runs.experiment import Environment
+from safedsr.runs.policy import Agent
 from safedsr.validation import require
 
 # A step, whose features have length 1. Directions of φ that hardly occur are worth little to the fit, but large weights

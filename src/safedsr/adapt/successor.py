@@ -7,15 +7,17 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from safedsr import memory, plus, safedsr
 from safedsr.adapt.cells import learn_cells
 from safedsr.adapt.costs import learner_of, past_of
 from safedsr.adapt.penalty import LADDER, Score, score, search_penalty
-from safedsr.agent import Agent, exact
-from safedsr.config import SafeDsrConfig
-from safedsr.equations import both_features
-from safedsr.job import Environment
-from safedsr.safedsr import DsrState
+from safedsr.agents.plus import learner as plus
+from safedsr.agents.safedsr import learner as safedsr
+from safedsr.agents.safedsr.config import SafeDsrConfig
+from safedsr.agents.safedsr.equations import both_features
+from safedsr.agents.safedsr.learner import DsrState
+from safedsr.runs import experience as memory
+from safedsr.runs.experiment import Environment
+from safedsr.runs.policy import Agent, exact
 from safedsr.types import Transition
 
 ROUND = 500  # updates between two searches for λ

@@ -10,6 +10,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
+from safedsr.envs.grid.catalog import load_scene
 from safedsr.figures.files import save_for_print
 from safedsr.figures.maps import draw_map
 from safedsr.figures.style import MUTED, ORACLE, WIDTH, color_of, name_of, printed
@@ -18,7 +19,6 @@ from safedsr.paper import adaptation_plan as plan
 from safedsr.paper.adaptation_arms import RUNG_NAMES
 from safedsr.paper.adaptation_summary import FOLDER, read_summary
 from safedsr.paper.adaptation_walks import EVALUATIONS, PARTS, read_walks
-from safedsr.scene import load_scene
 
 NUMBERS = (8, 9, 13)  # the paper's figures of walks, one a change
 COLORS = {"cut": color_of("safedsr"), "absorb": "#e69f00"}

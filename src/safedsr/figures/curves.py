@@ -7,11 +7,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from safedsr.figures.reference import Reference, References, any_reference
 from safedsr.figures.select import Group, find, labels_of, layouts_of, on_layout, title_of
 from safedsr.figures.style import BUDGET, MUTED, ORACLE, WIDTH, color_of, name_of, printed, styles_of
-from safedsr.metrics import iqm, over_seeds
-from safedsr.results import Result, smooth, trend
+from safedsr.runs.metrics import iqm, over_seeds
+from safedsr.runs.reference import Reference, References, any_reference
+from safedsr.runs.results import Result, smooth, trend
 
 BEST = 7  # algorithms in Fig. 6
 POINTS = 250  # of a drawn line

@@ -10,11 +10,11 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from safedsr.figures.reference import Reference, References, reference_of
 from safedsr.figures.select import Group, costless, find, labels_of, layouts_of, on_layout, title_of
 from safedsr.figures.style import WIDTH, name_of, printed, thousands
-from safedsr.metrics import iqm
-from safedsr.results import Result
+from safedsr.runs.metrics import iqm
+from safedsr.runs.reference import Reference, References, reference_of
+from safedsr.runs.results import Result
 
 COST_CLIP = 50.0  # dearer cells all look alike (Fig. 5)
 DARK = 0.6  # share of the scale from which white letters are easier to read

@@ -9,9 +9,9 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from safedsr.config import GridConfig
+from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.layout import Layout, Scene
 from safedsr.figures.style import WIDTH, printed
-from safedsr.layout import Layout, Scene
 
 WALL, START, GOAL, PATH = "#3c3c3c", "#b2c8df", "#5aae61", "#2166ac"
 COST_COLORS = ("#d6604d", "#e69f00", "#cc79a7", "#56b4e9")  # colour-blind safe, one a cost

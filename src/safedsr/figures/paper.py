@@ -9,11 +9,11 @@ from safedsr.figures.curves import rates_figure, training_figure
 from safedsr.figures.files import save_for_print
 from safedsr.figures.heatmaps import counts_figure, outcomes_figure
 from safedsr.figures.maps import environments_figure, grid_figure
-from safedsr.figures.reference import References, read_references
 from safedsr.figures.scatter import trade_off_figure
 from safedsr.figures.select import Group, costless, groups, layouts_of, on_layout, scenes_of, title_of
 from safedsr.figures.trajectories import trajectories_figure
-from safedsr.results import Result
+from safedsr.runs.reference import References, read_references
+from safedsr.runs.results import Result
 
 Drawn = tuple[str, str, Figure]  # file name, title, figure
 FIRST_NUMBER = {"free reward": 14, "reward": 17, "cost": 20}  # of the paper's figures for one, two, three rooms

@@ -6,11 +6,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from safedsr.figures.reference import References, any_reference
 from safedsr.figures.select import Group, labels_of, layouts_of, on_layout, title_of
 from safedsr.figures.style import BUDGET, ORACLE, WIDTH, Style, name_of, printed, styles_of
-from safedsr.metrics import iqm
-from safedsr.results import Result
+from safedsr.runs.metrics import iqm
+from safedsr.runs.reference import References, any_reference
+from safedsr.runs.results import Result
 
 # Both axes are linear near zero and logarithmic beyond: most are close to the budget, a few are far off.
 COST_TICKS, COST_LIMITS = (0, 5, 10, 20, 50, 100, 500), (-0.5, 700)

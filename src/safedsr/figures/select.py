@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from safedsr.envs.grid.catalog import ROOM_NAMES, load_scene
+from safedsr.envs.grid.layout import Scene
+from safedsr.envs.grid.text import parse_scene
 from safedsr.errors import UserError
 from safedsr.figures.style import sort_key
-from safedsr.layout import Scene
-from safedsr.maptext import parse_scene
-from safedsr.results import Result
-from safedsr.scene import ROOM_NAMES, load_scene
-from safedsr.storage import read_json
+from safedsr.runs.results import Result
+from safedsr.runs.storage import read_json
 
 
 class Group(NamedTuple):

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from safedsr.figures.maps import draw_map
 from safedsr.figures.select import scene_of
 from safedsr.figures.style import WIDTH, color_of, name_of, printed
-from safedsr.pack import PARTS
-from safedsr.results import Result, best_seed
+from safedsr.runs.pack import PARTS
+from safedsr.runs.results import Result, best_seed
 
 COLUMNS = 4
 PALE = "#b8b8b8"  # costs; the walks have the colour of their algorithm

@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from safedsr.agent import Agent
 from safedsr.figures.maps import WALL, draw_map
 from safedsr.figures.style import WIDTH, name_of, printed
+from safedsr.runs.policy import Agent
 
 SUBCELLS = 4  # points along each side of a cell
 ARROWS = ((0, -1), (0, 1), (-1, 0), (1, 0))  # of the four actions; y grows downwards

@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from safedsr import metrics, storage
-from safedsr.metrics import Episodes
 from safedsr.paper import adaptation_plan as plan
 from safedsr.paper.adaptation_plan import Scale
 from safedsr.paper.adaptation_rungs import BEFORE, FOLDER
 from safedsr.paper.adaptation_runs import Stage, read_timings
 from safedsr.paper.reproduce import standing
 from safedsr.paper.tables import BUDGET
-from safedsr.runs import load_run
+from safedsr.runs import metrics, storage
+from safedsr.runs.folder import load_run
+from safedsr.runs.metrics import Episodes
 
 WINDOW, SPACING = 5_000, 1_000  # environment steps of a rate, and between two of them
 LAST_WINDOWS = 4  # that the rate at the end is taken over

@@ -9,16 +9,17 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from safedsr import memory, replay
-from safedsr.config import SafeDsrConfig
-from safedsr.devices import precision
-from safedsr.job import Job
-from safedsr.layout import Layout
+from safedsr.agents.safedsr.config import SafeDsrConfig
+from safedsr.agents.safedsr.learner import batch_features, learn_weights
+from safedsr.agents.value_based.loop import EVALUATE, State, remembered
+from safedsr.core import replay
+from safedsr.engine.lanes import precision
+from safedsr.engine.program import Program
+from safedsr.envs.grid.layout import Layout
 from safedsr.paper.adaptation_plan import OWN, Phase
-from safedsr.program import Program
-from safedsr.safedsr import batch_features, learn_weights
+from safedsr.runs import experience as memory
+from safedsr.runs.experiment import Job
 from safedsr.types import PyTree, Trainer
-from safedsr.value_based import EVALUATE, State, remembered
 
 
 def staged(job: Job, phases: Sequence[Phase], walks: int = 0) -> Program:

@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from safedsr.algorithms import find_algorithm
-from safedsr.config import GridConfig, Matmul, MultiplierConfig, SafeDsrConfig, TrainConfig
-from safedsr.job import Job, make_environments
+from safedsr.agents.registry import find_algorithm
+from safedsr.agents.safedsr.config import SafeDsrConfig
+from safedsr.agents.value_based.loop import EVALUATE, PENALTY
+from safedsr.core.config import Matmul, MultiplierConfig
+from safedsr.envs.grid.config import GridConfig
 from safedsr.paper.experiments import BUDGET, QUICK_SETTINGS, SHORTENING
 from safedsr.paper.reproduce import with_settings
-from safedsr.value_based import EVALUATE, PENALTY
+from safedsr.runs.config import TrainConfig
+from safedsr.runs.experiment import Job, make_environments
 
 LAYOUT = "two-rooms"
 OWN = "own"  # a phase in which the agent does what is due at that step of its training

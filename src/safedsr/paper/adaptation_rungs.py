@@ -8,18 +8,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safedsr import storage
-from safedsr.adapt.climb import RUNGS, Task
 from safedsr.adapt.config import ClimbConfig
 from safedsr.adapt.costs import environment_of
-from safedsr.agent import Agent, load_all
-from safedsr.config import EpsilonSchedule, OracleConfig
+from safedsr.adapt.ladder import RUNGS, Task
+from safedsr.core.config import EpsilonSchedule
+from safedsr.engine.evaluate import evaluate
+from safedsr.envs.grid.config import OracleConfig
+from safedsr.envs.grid.oracle import find_oracle
 from safedsr.errors import UserError
-from safedsr.evaluate import evaluate
-from safedsr.job import Environment
-from safedsr.oracle import find_oracle
 from safedsr.paper import adaptation_plan as plan
 from safedsr.paper.adaptation_plan import Scale, Variant
+from safedsr.runs import storage
+from safedsr.runs.experiment import Environment
+from safedsr.runs.policy import Agent, load_all
 
 LEVELS = ("cost", "penalty", "memory")
 BEFORE = "none"  # the agent as it was

@@ -8,18 +8,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from safedsr import runs, storage
-from safedsr.display import ShowJob
+from safedsr.agents.value_based.loop import State
+from safedsr.cli.display import ShowJob
+from safedsr.engine.program import Program, from_arrays
+from safedsr.engine.train import STOP_FILE, Progress, Show, Stopped, device_name, loop
 from safedsr.errors import UserError
-from safedsr.job import Job
 from safedsr.paper import adaptation_plan as plan
 from safedsr.paper.adaptation_engine import change_costs, staged, take_lanes, without_memory
 from safedsr.paper.adaptation_plan import Scale, Variant
 from safedsr.paper.reproduce import COMPILING, SAMPLE_SECONDS, STEP_SECONDS, Task, standing
-from safedsr.program import Program, from_arrays
-from safedsr.train import STOP_FILE, Progress, Show, Stopped, device_name, loop
+from safedsr.runs import folder as runs
+from safedsr.runs import storage
+from safedsr.runs.experiment import Job
 from safedsr.types import PyTree
-from safedsr.value_based import State
 
 TIMING = "timing.json"  # in every run folder
 

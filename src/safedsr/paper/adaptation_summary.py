@@ -6,9 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from safedsr import metrics, storage
 from safedsr.errors import UserError
-from safedsr.metrics import Episodes
 from safedsr.paper import adaptation_plan as plan
 from safedsr.paper.adaptation_arms import arm_curves, arm_rows, find_arms, rung_rows
 from safedsr.paper.adaptation_plan import Scale
@@ -16,7 +14,9 @@ from safedsr.paper.adaptation_rungs import oracles
 from safedsr.paper.adaptation_runs import read_timings, stages
 from safedsr.paper.adaptation_walks import write_walks
 from safedsr.paper.tables import BUDGET
-from safedsr.runs import Run, load_run
+from safedsr.runs import metrics, storage
+from safedsr.runs.folder import Run, load_run
+from safedsr.runs.metrics import Episodes
 
 FOLDER, FILE = "summary", "adaptation.json"
 SPACING = 2_000  # environment steps between the points of a curve

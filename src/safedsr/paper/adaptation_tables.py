@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from safedsr.metrics import Summary, summarize
+from safedsr.agents.value_based.loop import EVALUATE
 from safedsr.paper import adaptation_plan as plan
 from safedsr.paper.adaptation_arms import RUNG_NAMES
-from safedsr.storage import write_atomic
-from safedsr.value_based import EVALUATE
+from safedsr.runs.metrics import Summary, summarize
+from safedsr.runs.storage import write_atomic
 
 EVALUATIONS = tuple(phase for phase in plan.PHASES if phase.mode == EVALUATE)
 NOT_COMPARABLE = "QUICK: two seeds, a fiftieth of the steps; these numbers are NOT comparable with anything."

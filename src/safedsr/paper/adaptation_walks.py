@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
-from safedsr import metrics, storage
+from safedsr.agents.value_based.loop import EVALUATE
 from safedsr.paper import adaptation_plan as plan
 from safedsr.paper.adaptation_plan import Scale
 from safedsr.paper.tables import BUDGET
-from safedsr.runs import load_run, load_trajectories
-from safedsr.storage import Table
-from safedsr.value_based import EVALUATE
+from safedsr.runs import metrics, storage
+from safedsr.runs.folder import load_run, load_trajectories
+from safedsr.runs.storage import Table
 
 FILE = "walks"
 PARTS = 8  # of a cell

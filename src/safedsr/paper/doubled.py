@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from safedsr.paper.tables import BUDGET, STEPS, printed
-from safedsr.results import HALVED, Result
+from safedsr.runs.results import HALVED, Result
 
 BASELINES = ("cppo-pid", "trpo-pid", "cpo", "ipo", "oncrpo", "ppo-lag", "rcpo")
 LAYOUT = "one-room"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from safedsr.scene import ROOM_NAMES
+from safedsr.envs.grid.catalog import ROOM_NAMES
 
 BUDGET = "5"
 LAGRANGIAN = ("pdo", "ppo-lag", "rcpo", "trpo-lag")

@@ -12,14 +12,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from safedsr import grid, memory, storage
 from safedsr.adapt.costs import environment_of, learner_of
-from safedsr.agent import Agent, load_all
+from safedsr.envs.grid import physics as grid
 from safedsr.errors import UserError
 from safedsr.paper.adaptation_arms import RUNG_NAMES
 from safedsr.paper.adaptation_plan import Scale
 from safedsr.paper.adaptation_rungs import climb, oracles
 from safedsr.paper.adaptation_tables import Table, interval, over_seeds, write_tables
+from safedsr.runs import experience as memory
+from safedsr.runs import storage
+from safedsr.runs.policy import Agent, load_all
 
 KNOWN, NEW = ("two-rooms", "diamond"), ("small-diamond", "square", "inverse-diamond")
 UPDATES, EPISODES, PLACES = 10_000, 1_000, 20_000

@@ -5,14 +5,15 @@ from pathlib import Path
 
 import numpy as np
 
-from safedsr.config import EpsilonSchedule, OracleConfig
-from safedsr.figures.reference import References, add_references, reference_of
+from safedsr.core.config import EpsilonSchedule
+from safedsr.envs.grid.catalog import ROOM_NAMES
+from safedsr.envs.grid.config import OracleConfig
 from safedsr.figures.style import thousands
-from safedsr.metrics import Summary, iqm, summarize
 from safedsr.paper.adaptation_tables import Table, write_tables
 from safedsr.paper.experiments import ABLATIONS, EXPERIMENTS
-from safedsr.results import Result, load_results, smooth
-from safedsr.scene import ROOM_NAMES
+from safedsr.runs.metrics import Summary, iqm, summarize
+from safedsr.runs.reference import References, add_references, reference_of
+from safedsr.runs.results import Result, load_results, smooth
 
 WHOLE = "safedsr-plus"
 FILE, UNKNOWN = "tables.md", "–"

@@ -5,16 +5,16 @@ from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from safedsr import storage
-from safedsr.algorithms import find_algorithm
-from safedsr.config import TrainConfig
-from safedsr.devices import use_cores
-from safedsr.display import ShowJob
+from safedsr.agents.registry import find_algorithm
+from safedsr.cli.display import ShowJob
+from safedsr.engine.lanes import use_cores
+from safedsr.engine.train import NotFinite, Progress, Show, Stopped, require_same, resume, train
 from safedsr.errors import UserError, unknown
-from safedsr.job import Job, make_environments
 from safedsr.paper.experiments import EXPERIMENTS, QUICK_SETTINGS, Row, shorten
-from safedsr.results import PACKED
-from safedsr.train import NotFinite, Progress, Show, Stopped, require_same, resume, train
+from safedsr.runs import storage
+from safedsr.runs.config import TrainConfig
+from safedsr.runs.experiment import Job, make_environments
+from safedsr.runs.results import PACKED
 
 COMPILING = 15.0  # seconds a job, on two cores
 STEP_SECONDS = 17e-6  # of an on-policy baseline

@@ -1,0 +1,84 @@
+"""What can be known before adapting: how well φ expresses the new costs, and where φ was never trained."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from safedsr.adapt.costs import Costs, FitSet, fit_set, learner_of, past_of
+from safedsr.adapt.refit import regular
+from safedsr.envs.grid.physics import NUM_ACTIONS
+from safedsr.runs import experience as memory
+from safedsr.runs.experience import FIT_STEPS
+from safedsr.runs.policy import Agent
+
+GOOD_R2 = 0.6  # below it, cost weights alone have not been seen to lead round new costs
+HIGH_LEVERAGE = 8.0  # times the mean; trained agents were seen to stay below 6 where they have been
+_WITHIN = (0.17, 0.5, 0.83)  # places along a cell at which leverage is read
+
+
+class Expressed(NamedTuple):
+    """How well φ expresses each cost, on the refit set."""
+
+    r2: tuple[float, ...]  # share of the variance that is explained, each step predicted from all others
+    auc: tuple[float, ...]  # chance that a step with a cost is predicted to cost more than one without; NaN if none
+
+
+def expressed(fit: FitSet) -> Expressed:
+    """R² and area under the curve of the closed-form fit, every step left out of its own prediction."""
+    inverse = np.linalg.inv(regular(fit.gram, len(fit.phi)))
+    weights = fit.phi.T @ fit.cost
+    share = np.sum((fit.phi @ inverse) * fit.phi, 1, keepdims=True)  # of a step in its own prediction
+    left_out = (fit.cost - fit.phi @ (inverse @ weights)) / np.maximum(1 - share, 1e-9)
+    variance = np.maximum(fit.cost.var(0), 1e-12)
+    r2 = 1 - (left_out**2).mean(0) / variance
+    auc = [area_under_curve(guess, cost > 0) for guess, cost in zip((fit.cost - left_out).T, fit.cost.T, strict=True)]
+    return Expressed(tuple(map(float, r2)), tuple(auc))
+
+
+def area_under_curve(guess: np.ndarray, positive: np.ndarray) -> float:
+    """The chance that a positive is guessed higher than a negative, ties counting half; NaN without either."""
+    from scipy.stats import rankdata
+
+    count = int(positive.sum())
+    if count in (0, len(positive)):
+        return float("nan")
+    above = rankdata(guess)[positive].sum() - count * (count + 1) / 2
+    return float(above / (count * (len(positive) - count)))
+
+
+def leverage_map(agent: Agent) -> np.ndarray:
+    """How far φ in each cell [H, W] lies from what weights are fitted on, as a multiple of the mean; NaN in walls.
+
+    Mean over all actions and nine places in the cell.
+    """
+    past, layout = past_of(agent), agent.environment.scene.layout
+    rows, columns = np.nonzero(~layout.walls)
+    x, y, action = (v.ravel() for v in np.meshgrid(_WITHIN, _WITHIN, np.arange(NUM_ACTIONS)))
+    obs = np.stack([columns[:, None] + x, rows[:, None] + y], -1).reshape(-1, 2) / layout.scale
+    phi = memory.features_of(learner_of(agent).phi, obs, np.tile(action, len(rows)))
+    count = min(len(past.action), FIT_STEPS)
+    inverse = np.linalg.inv(regular(past.gram, count))
+    leverage = np.sum((phi @ inverse) * phi, 1).reshape(len(rows), -1).mean(1)
+    found = np.full(layout.walls.shape, np.nan)
+    found[rows, columns] = leverage / (np.trace(inverse @ past.gram) / count)
+    return found
+
+
+def remarks(agent: Agent, costs: Costs) -> tuple[str, ...]:
+    """Warnings in words, or none."""
+    found = expressed(fit_set(agent, costs))
+    poor = [
+        f"cost {j + 1}: φ expresses it poorly (R² {r2:.2f}, area under the curve {auc:.2f}): new weights alone may fail"
+        for j, (r2, auc) in enumerate(zip(found.r2, found.auc, strict=True))
+        if r2 < GOOD_R2 and np.isfinite(auc)
+    ]
+    layout, leverage = agent.environment.scene.layout, leverage_map(agent)
+    strange = (memory.visits(past_of(agent), layout) == 0) & ~layout.walls | (leverage > HIGH_LEVERAGE)
+    strange[layout.goal[1], layout.goal[0]] = False  # no step begins there
+    if strange.any():
+        row, column = np.argwhere(strange)[0] + 1
+        poor.append(
+            f"{strange.sum()} of {np.isfinite(leverage).sum()} cells are unknown ground, such as row {row}, column "
+            f"{column}: the agent remembers no step there, or φ differs from what it was fitted on"
+        )
+    return tuple(poor)

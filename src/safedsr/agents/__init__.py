@@ -1,0 +1,1 @@
+"""The algorithms, one a folder with its settings, and the registry that knows them by name."""

@@ -1,0 +1,112 @@
+"""Where the pressure of the costs comes from: Adam on λ, PID, a barrier, a switch, or nowhere.
+
+A controller answers once an epoch to J_C, the mean cost of the last finished episodes.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import optax
+from jax import Array
+from jax.nn import relu
+
+from safedsr.agents.onpolicy.config import OnPolicyConfig
+from safedsr.types import PyTree
+
+
+def lagrangian_share(lam: Array) -> Array:
+    """λ / (1 + Σλ)."""
+    return lam / (1.0 + lam.sum())
+
+
+class Controller(NamedTuple):
+    """Pure functions over a state of its own."""
+
+    init: Callable[[int], PyTree]  # number of costs -> state
+    update: Callable[[PyTree, Array, Array], PyTree]  # (state, J_C [J], budget [J]) -> state
+    lam: Callable[[PyTree], Array]  # state -> λ [J]
+    share: Callable[[Array], Array] = lagrangian_share  # λ -> share of each cost in what is climbed [J]
+    hinge: float = 0.0  # weight of the excess itself
+
+
+def ignore(config: OnPolicyConfig) -> Controller:
+    """No weight at all: unconstrained algorithms, and those whose step handles the cost itself."""
+    return Controller(init=jnp.zeros, update=lambda lam, j_c, budget: lam, lam=lambda lam: lam)
+
+
+def lagrangian(config: OnPolicyConfig) -> Controller:
+    """λ climbs λ·(J_C - b) by Adam and stays at or above 0."""
+    adam = optax.adam(config.lam_lr)
+
+    def init(num_costs: int) -> PyTree:
+        lam = jnp.full(num_costs, config.lam_start, jnp.float32)
+        return lam, adam.init(lam)
+
+    def update(state: PyTree, j_c: Array, budget: Array) -> PyTree:
+        lam, moments = state
+        change, moments = adam.update(budget - j_c, moments)
+        return relu(lam + change), moments
+
+    return Controller(init, update, lam=lambda state: state[0])
+
+
+class PidState(NamedTuple):
+    """What a PID controller remembers."""
+
+    lam: Array  # [J]
+    integral: Array  # [J]
+    error: Array  # [J] smoothed
+    level: Array  # [J] smoothed cost
+    past: Array  # [delay, J] levels, oldest first
+    count: Array  # [] int32
+
+
+def pid(config: OnPolicyConfig) -> Controller:
+    """OmniSafe's PID: λ is made anew from smoothed error, integral and slope each time."""
+    keep = config.pid_smooth
+
+    def init(num_costs: int) -> PidState:
+        zero = jnp.zeros(num_costs)
+        start = jnp.full(num_costs, config.lam_start, jnp.float32)
+        return PidState(zero, start, zero, zero, jnp.zeros((config.pid_delay, num_costs)), jnp.zeros((), jnp.int32))
+
+    def update(s: PidState, j_c: Array, budget: Array) -> PidState:
+        integral = relu(s.integral + config.pid_ki * (j_c - budget))
+        error = keep * s.error + (1 - keep) * (j_c - budget)
+        level = keep * s.level + (1 - keep) * j_c
+        slope = relu(level - s.past[0])
+        lam = relu(config.pid_kp * error + integral + config.pid_kd * slope)
+        # The queue starts with one zero and grows to `pid_delay`: until then the oldest level is that zero.
+        full = s.count >= config.pid_delay - 1
+        slot = jnp.minimum(s.count + 1, config.pid_delay - 1)
+        past = jnp.where(full, jnp.roll(s.past, -1, 0), s.past).at[slot].set(level)
+        return PidState(lam, integral, error, level, past, s.count + 1)
+
+    return Controller(init, update, lam=lambda s: s.lam)
+
+
+def barrier(config: OnPolicyConfig) -> Controller:
+    """IPO: κ / (b - J_C), and the largest weight where the budget is broken or nearly so."""
+
+    def update(lam: Array, j_c: Array, budget: Array) -> Array:
+        weight = config.barrier / (budget - j_c + 1e-8)
+        return jnp.where((weight < 0) | (weight > config.barrier_max), config.barrier_max, weight)
+
+    return Controller(init=jnp.zeros, update=update, lam=lambda lam: lam)
+
+
+def switch(config: OnPolicyConfig) -> Controller:
+    """OnCRPO: the reward alone within the budget and a distance, else the cost that exceeds it most, alone."""
+
+    def update(lam: Array, j_c: Array, budget: Array) -> Array:
+        excess = j_c - budget - config.distance
+        worst = jnp.arange(len(excess)) == jnp.argmax(excess)
+        return jnp.where(worst & (excess > 0), 1.0, 0.0)
+
+    return Controller(init=jnp.zeros, update=update, lam=lambda share: share, share=lambda share: share)
+
+
+def hinge(config: OnPolicyConfig) -> Controller:
+    """P3O: no weight against the reward, a fixed one on the excess itself."""
+    return ignore(config)._replace(hinge=config.hinge)

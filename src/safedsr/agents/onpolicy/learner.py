@@ -1,0 +1,156 @@
+"""What is learnt from an epoch: the critics by minibatches, the actor with them or by one step over all samples."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from safedsr.agents.onpolicy import torch_start
+from safedsr.agents.onpolicy.config import OnPolicyConfig
+from safedsr.agents.onpolicy.problem import Batch, Pressure, Problem, divergence, log_probs, mixed, ratios
+from safedsr.agents.onpolicy.steps import PolicyStep
+from safedsr.agents.onpolicy.surrogates import Surrogate, average
+from safedsr.core.nets import Mlp
+from safedsr.envs.grid.physics import ACTIONS, NUM_ACTIONS
+from safedsr.types import PyTree
+
+
+class Nets(NamedTuple):
+    """Actor and critics; `cost_critics` holds J of them along its leading axis. Also their optimisers' states."""
+
+    actor: Any
+    reward_critic: Any
+    cost_critics: Any
+
+
+class Learner(NamedTuple):
+    """The networks and their optimisers."""
+
+    nets: Nets
+    optimizers: Nets
+
+
+def _adam(config: OnPolicyConfig) -> Any:
+    return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.scale_by_adam())
+
+
+def init(key: Array, seed: Array, num_costs: int, config: OnPolicyConfig) -> Learner:
+    """Networks with tanh, started as PyTorch's layers; `seed` is the number that PyTorch's generator starts from."""
+    outputs = (NUM_ACTIONS, 1, *[1] * num_costs)
+    keys = jax.random.split(key, len(outputs))
+    made = [Mlp((2, *config.hidden, n), key=k, activation=jnp.tanh) for n, k in zip(outputs, keys, strict=True)]
+    actor, reward_critic, *cost_critics = torch_start.start(seed, made) if config.start == "torch" else made
+    order = jnp.array([config.action_order.index(name[0]) for name in ACTIONS])
+    actor = eqx.tree_at(
+        lambda net: net.layers[-1], actor, replace_fn=lambda last: jax.tree.map(lambda x: x[order], last)
+    )
+    nets = Nets(actor, reward_critic, jax.tree.map(lambda *leaves: jnp.stack(leaves), *cost_critics))
+    adam = _adam(config)
+    states = Nets(adam.init(nets.actor), adam.init(nets.reward_critic), jax.vmap(adam.init)(nets.cost_critics))
+    return Learner(nets, states)
+
+
+def critic_loss(critic: Mlp, obs: Array, target: Array, weight: Array, config: OnPolicyConfig) -> Array:
+    """Squared error, and a little of the sum of squares of all parameters."""
+    squares = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(critic))
+    return average((jax.vmap(critic)(obs)[:, 0] - target) ** 2, weight) + config.critic_l2 * squares
+
+
+def _descend(slope: PyTree, net: PyTree, state: PyTree, rate: Any, config: OnPolicyConfig) -> tuple[PyTree, PyTree]:
+    change, state = _adam(config).update(slope, state)
+    return jax.tree.map(lambda p, d: p - rate * d, net, change), state
+
+
+def learn_critics(learner: Learner, part: Batch, weight: Array, config: OnPolicyConfig) -> Learner:
+    """One update of every critic on a minibatch."""
+
+    def update(critic: Mlp, state: PyTree, target: Array) -> tuple[PyTree, PyTree]:
+        slope = jax.grad(critic_loss)(critic, part.obs, target, weight, config)
+        return _descend(slope, critic, state, config.critic_lr, config)
+
+    nets, states = learner
+    reward = update(nets.reward_critic, states.reward_critic, part.reward_target)
+    cost = jax.vmap(update)(nets.cost_critics, states.cost_critics, part.cost_target.T)
+    return Learner(
+        nets._replace(reward_critic=reward[0], cost_critics=cost[0]),
+        states._replace(reward_critic=reward[1], cost_critics=cost[1]),
+    )
+
+
+def minibatches(key: Array, count: int, size: int) -> tuple[Array, Array]:
+    """Shuffled rows [batches, size] and their weights: the last batch is filled up with rows that do not count."""
+    batches = -(-count // size)
+    spare = batches * size - count
+    rows = jnp.concatenate([jax.random.permutation(key, count), jnp.zeros(spare, jnp.int32)])
+    weight = jnp.concatenate([jnp.ones(count), jnp.zeros(spare)])
+    return rows.reshape(batches, size), weight.reshape(batches, size)
+
+
+def take(batch: Batch, rows: Array) -> Batch:
+    """Some rows of a batch."""
+    return jax.tree.map(lambda x: x[rows], batch)
+
+
+def learn_together(
+    key: Array,
+    learner: Learner,
+    batch: Batch,
+    pressure: Pressure,
+    surrogate: Surrogate,
+    rate: Array,
+    config: OnPolicyConfig,
+) -> Learner:
+    """Passes over the samples, actor and critics on the same minibatches, until the policy has moved far enough."""
+    old = log_probs(learner.nets.actor, batch.obs)
+
+    def loss(actor: Mlp, part: Batch, weight: Array) -> Array:
+        return surrogate(ratios(actor, part), part, pressure, weight, config)
+
+    def update(learner: Learner, xs: tuple[Array, Array]) -> tuple[Learner, None]:
+        rows, weight = xs
+        part = take(batch, rows)
+        learner = learn_critics(learner, part, weight, config)
+        slope = jax.grad(loss)(learner.nets.actor, part, weight)
+        actor, state = _descend(slope, learner.nets.actor, learner.optimizers.actor, rate, config)
+        return Learner(learner.nets._replace(actor=actor), learner.optimizers._replace(actor=state)), None
+
+    def one_pass(carry: tuple[Array, Array, Learner]) -> tuple[Array, Array, Learner]:
+        number, _, learner = carry
+        xs = minibatches(jax.random.fold_in(key, number), len(batch.action), config.batch_size)
+        learner, _ = jax.lax.scan(update, learner, xs)
+        moved = divergence(old, log_probs(learner.nets.actor, batch.obs))
+        far = (moved.sum() if config.kl_reduce == "sum" else moved.mean()) > config.target_kl
+        return number + 1, far, learner
+
+    start = (jnp.zeros((), jnp.int32), jnp.zeros((), bool), learner)
+    return jax.lax.while_loop(lambda c: (c[0] < config.update_iters) & ~c[1], one_pass, start)[2]
+
+
+def learn_apart(
+    key: Array, learner: Learner, batch: Batch, pressure: Pressure, step: PolicyStep, config: OnPolicyConfig
+) -> Learner:
+    """One step of the actor over all samples, then passes for the critics alone."""
+    theta, rebuild = ravel_pytree(learner.nets.actor)
+    old = jax.lax.stop_gradient(log_probs(learner.nets.actor, batch.obs))
+    advantage = mixed(batch, pressure.share)
+    problem = Problem(
+        gain=lambda theta: jnp.mean(ratios(rebuild(theta), batch) * advantage),
+        cost=lambda theta: jnp.mean(ratios(rebuild(theta), batch)[:, None] * batch.cost_advantage, 0),
+        log_probs=lambda theta: log_probs(rebuild(theta), batch.obs),
+        kl=lambda theta: divergence(old, log_probs(rebuild(theta), batch.obs)).mean(),
+        excess=pressure.excess,
+    )
+    learner = learner._replace(nets=learner.nets._replace(actor=rebuild(step(theta, problem, config))))
+
+    def update(learner: Learner, xs: tuple[Array, Array]) -> tuple[Learner, None]:
+        rows, weight = xs
+        return learn_critics(learner, take(batch, rows), weight, config), None
+
+    def one_pass(learner: Learner, key: Array) -> tuple[Learner, None]:
+        return jax.lax.scan(update, learner, minibatches(key, len(batch.action), config.batch_size))
+
+    return jax.lax.scan(one_pass, learner, jax.random.split(key, config.update_iters))[0]

@@ -1,0 +1,1 @@
+"""SafeDSR-plus, the recommended agent."""

@@ -1,0 +1,47 @@
+"""Settings of SafeDQN (Table 1). No JAX here."""
+
+from dataclasses import dataclass
+
+from safedsr.agents.value_based.config import check_value_based
+from safedsr.core.config import EpsilonSchedule, MultiplierConfig
+from safedsr.validation import check_fields
+
+
+@dataclass(frozen=True)
+class SafeDqnConfig:
+    """SafeDQN with the parameters of Table 1."""
+
+    epsilon: EpsilonSchedule = EpsilonSchedule()
+    multiplier: MultiplierConfig = MultiplierConfig()
+    gamma: float = 0.99
+    """Discount factor."""
+    batch_size: int = 128
+    """Transitions of an update."""
+    buffer_size: int = 10_000
+    """Transitions that are remembered."""
+    learning_rate: float = 2.5e-4
+    """Adam's step size."""
+    train_start: int = 10_000
+    """Environment steps before the first update."""
+    train_every: int = 10
+    """Environment steps between trainings."""
+    update_steps: int = 1
+    """Updates a training."""
+    sync_every: int = 500
+    """k_sync: environment steps between copies into the target network."""
+    hidden: tuple[int, ...] = (120, 84)
+    """Widths of the hidden layers of Q."""
+
+    @property
+    def period(self) -> int:
+        """Environment steps after which the loop repeats itself."""
+        return self.sync_every
+
+    @property
+    def aim(self) -> tuple[float, ...] | None:
+        """The cost that λ steers to; None for the budget."""
+        return self.multiplier.aim
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check_value_based(self)

@@ -1,0 +1,82 @@
+"""Settings of SafeDSR (Table 2). No JAX here."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from safedsr.agents.value_based.config import check_value_based
+from safedsr.core.config import EpsilonSchedule, MultiplierConfig
+from safedsr.validation import check_fields, require
+
+
+@dataclass(frozen=True)
+class SafeDsrConfig:
+    """SafeDSR with the parameters of Table 2."""
+
+    epsilon: EpsilonSchedule = EpsilonSchedule()
+    multiplier: MultiplierConfig = MultiplierConfig()
+    terminal: Literal["cut", "restart", "absorb"] = "cut"
+    """What follows the goal: nothing (Alg. 2), the next episode's start, or the goal itself for ever."""
+    gamma: float = 0.99
+    """Discount factor."""
+    batch_size: int = 256
+    """Transitions of an update."""
+    buffer_size: int = 25_000
+    """Transitions that are remembered."""
+    learning_rate: float = 1e-3
+    """Adam's step size."""
+    train_start: int = 15_000
+    """Environment steps before the first update."""
+    train_every: int = 10
+    """Environment steps between trainings."""
+    update_steps: int = 10
+    """Updates a training."""
+    sync_every: int = 500
+    """k_sync: environment steps between copies into the target networks."""
+    freeze: int = 50_000
+    """t_freeze: environment step from which φ and g stay as they are."""
+    pretrain: int = 0
+    """Updates of φ, g, w_r and w_c on random steps from anywhere on the map, before the first step (Sec. 5.4)."""
+    beta_r: float = 0.25
+    """Weight of the reward loss."""
+    beta_c: float = 10.0
+    """Weight of the cost loss."""
+    beta_g: float = 5.0
+    """Weight of the reconstruction loss."""
+    biased_share: float = 0.2
+    """Share of a feature batch that is drawn evenly over the values of reward and costs."""
+    value_bins: int = 4
+    """Bins that tell values of a reward or cost apart."""
+    reservoir_size: int = 1000
+    """Transitions of each bin that are remembered for ever."""
+    features: int = 128
+    """d: length of φ."""
+    phi_hidden: tuple[int, ...] = (64, 64)
+    """Widths of the hidden layers of φ."""
+    decoder_hidden: tuple[int, ...] = (64, 64)
+    """Widths of the hidden layers of g."""
+    successor_hidden: tuple[int, ...] = (128, 128)
+    """Widths of the hidden layers of M."""
+
+    @property
+    def period(self) -> int:
+        """Environment steps after which the loop repeats itself."""
+        return self.sync_every
+
+    @property
+    def aim(self) -> tuple[float, ...] | None:
+        """The cost that λ steers to; None for the budget."""
+        return self.multiplier.aim
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check_value_based(self)
+        require(
+            self.freeze >= self.train_start, "freeze", self.freeze, f"φ trains from {self.train_start} on; freeze later"
+        )
+        require(self.freeze % self.sync_every == 0, "freeze", self.freeze, f"give a multiple of {self.sync_every}")
+        require(self.pretrain >= 0, "pretrain", self.pretrain, "give a number of updates of at least 0")
+        require(0 <= self.biased_share < 1, "biased_share", self.biased_share, "give a share of at least 0 and below 1")
+        for name in ("beta_r", "beta_c", "beta_g"):
+            require(getattr(self, name) >= 0, name, getattr(self, name), "give a value of at least 0")
+        for name in ("value_bins", "reservoir_size", "features"):
+            require(getattr(self, name) >= 1, name, getattr(self, name), "give at least 1")

@@ -1,0 +1,104 @@
+"""SafeDSR's costliest step as one GPU kernel: the best next action of every transition, and M's target there.
+
+XLA makes twelve kernels of it and carries every hidden layer through memory. Here a program keeps M's weights on the
+chip while it looks at one action after the other: half the time (docs/performance.md), and equal to rounding.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from safedsr.agents.safedsr.config import SafeDsrConfig
+from safedsr.core.nets import Mlp
+
+ROWS = 128  # transitions of a program: sixty lanes of 256 are 120 programs, one wave over an H200's 132 processors
+WARPS = 8
+WIDEST = 128  # wider layers do not fit on the chip
+MEASURED = "9.0"  # compute capability of H100 and H200; others hold less, or have not been tried
+
+
+class Layer(NamedTuple):
+    """A dense layer's arrays; inside the kernel, where they lie."""
+
+    weight: Array
+    bias: Array
+
+    def __call__(self, x: Array) -> Array:
+        by_inputs = (((1,), (1,)), ((), ()))
+        return jax.lax.dot_general(x, self.weight[...], by_inputs) + self.bias[...][None]
+
+
+def suits(config: SafeDsrConfig) -> bool:
+    """Whether the kernel can and should be used: in TF32, on the GPUs it was measured on, for networks that fit."""
+    precision = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
+    if jax.default_backend() != "gpu" or precision != "tensorfloat32":
+        return False
+    if jax.local_devices()[0].compute_capability != MEASURED:
+        return False
+    widths = (config.features, *config.successor_hidden)
+    fits = all(16 <= width <= WIDEST and width.bit_count() == 1 for width in widths)
+    return fits and len(config.successor_hidden) == 2 and config.batch_size % ROWS == 0
+
+
+def errors(
+    successor: Mlp, target: Mlp, aim: Array, known: Array, places: Array, discount: Array, interpret: bool = False
+) -> tuple[list[Array], Array]:
+    """M(φ) less its target, φ(s, a) + discount · M_target(φ(s′, a′)), for places [n] of what is known [rows, 1 + A, d].
+
+    a′ is the action whose hidden units, by the current M, have the largest product with `aim` [h]. Gives the inputs
+    of M's layers on the way to M(φ), [n, width] each, and the errors [n, d].
+    """
+    from jax.experimental import pallas as pl
+    from jax.experimental.pallas import triton
+
+    arrays = known, places, discount, aim, layers(successor), layers(target)
+    widths = [layer.weight.shape[1] for layer in arrays[4]] + [known.shape[-1]]
+
+    def whole(x: Array) -> Any:
+        return pl.BlockSpec(x.shape, lambda i: (0,) * x.ndim)
+
+    rows = pl.BlockSpec((ROWS,), lambda i: (i,))
+    *inputs, error = pl.pallas_call(
+        partial(_kernel, actions=known.shape[1] - 1),
+        grid=(len(places) // ROWS,),
+        in_specs=[whole(known), rows, rows, *(jax.tree.map(whole, x) for x in arrays[3:])],
+        out_specs=[pl.BlockSpec((ROWS, width), lambda i: (i, 0)) for width in widths],
+        out_shape=[jax.ShapeDtypeStruct((len(places), width), jnp.float32) for width in widths],
+        compiler_params=triton.CompilerParams(num_warps=WARPS, num_stages=2),
+        interpret=interpret,
+    )(*arrays)
+    return inputs, error
+
+
+def layers(net: Mlp) -> tuple[Layer, ...]:
+    """A network's layers as the kernel takes them."""
+    return tuple(Layer(x.weight, x.bias) for x in net.layers)  # type: ignore[arg-type]
+
+
+def _kernel(known, places, discount, aim, successor, target, *out, actions: int) -> None:
+    """One program: ROWS transitions. What is written here as arrays stays on the chip."""
+    at = places[...]
+    first, second = (Layer(x.weight[...], x.bias[...]) for x in successor[:2])
+    aim = aim[...][None]
+
+    def look(action: Array, so_far: tuple[Array, Array]) -> tuple[Array, Array]:
+        most, best = so_far
+        hidden = jax.nn.relu(second(jax.nn.relu(first(known[at, 1 + action]))))
+        score = jnp.sum(hidden * aim, 1)
+        return jnp.maximum(score, most), jnp.where(score > most, action, best)
+
+    nothing = jnp.full(at.shape, -jnp.inf), jnp.zeros(at.shape, jnp.int32)
+    _, best = jax.lax.fori_loop(0, actions, look, nothing)
+    phi = known[at, 0]
+    h1 = jax.nn.relu(first(phi))
+    h2 = jax.nn.relu(second(h1))
+    for ref, x in zip(out[:3], (phi, h1, h2), strict=True):
+        ref[...] = x
+    x = known[at, 1 + best]
+    for layer in target[:-1]:
+        x = jax.nn.relu(layer(x))
+    goal = phi + discount[...][:, None] * target[-1](x)
+    out[3][...] = successor[2](h2) - goal

@@ -1,0 +1,240 @@
+"""SafeDSR (Alg. 2): what is learnt, and how."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from safedsr.agents.safedsr import fused
+from safedsr.agents.safedsr.config import SafeDsrConfig
+from safedsr.agents.safedsr.equations import (
+    DsrPolicy,
+    Encoder,
+    Phi,
+    Weights,
+    all_features,
+    both_features,
+    feature_loss,
+    features,
+    fold,
+    goes_on,
+    next_features,
+    scores,
+    split_features,
+    successor_loss,
+    successor_target,
+    values,
+    weights_loss,
+)
+from safedsr.agents.safedsr.pretrain import pretrain
+from safedsr.agents.value_based.loop import Learner, Memory, make_trainer, remembered
+from safedsr.core import replay
+from safedsr.core.nets import Mlp, descend, mean_square, slopes, weight_matrix
+from safedsr.core.replay import Biased
+from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.layout import Layout
+from safedsr.envs.grid.physics import NUM_ACTIONS
+from safedsr.types import PyTree, Trainer, Transition
+
+
+class DsrState(NamedTuple):
+    """The networks, their targets and the optimisers."""
+
+    encoder: Encoder
+    weights: Weights
+    successor: Mlp
+    target_phi: Phi
+    target_successor: Mlp
+    encoder_optimizer: PyTree
+    weights_optimizer: PyTree
+    successor_optimizer: PyTree
+
+
+class Batch(NamedTuple):
+    """What one successor update needs: transitions, their features, and the target network's features."""
+
+    t: Transition
+    phi: Array  # [n, d] φ(s, a)
+    next_phi: Array  # [n, A, k] φ(s′, ·), see `next_features`
+    target_phi: Array  # [n, d]
+    target_next_phi: Array  # [n, A, k]
+
+
+def _adam(config: SafeDsrConfig) -> Any:  # optax does not know modules as parameters
+    return optax.adam(config.learning_rate)
+
+
+def init(key: Array, num_costs: int, config: SafeDsrConfig) -> DsrState:
+    """Everything with random weights, targets equal to what they follow."""
+    adam = _adam(config)
+    phi_key, decoder_key, successor_key, r_key, c_key = jax.random.split(key, 5)
+    d, inputs = config.features, 2 + NUM_ACTIONS
+    encoder = Encoder(
+        Phi((inputs, *config.phi_hidden, d), key=phi_key),
+        Mlp((d, *config.decoder_hidden, inputs), key=decoder_key),
+    )
+    weights = Weights(weight_matrix((d,), key=r_key), weight_matrix((num_costs, d), key=c_key))
+    successor = Mlp((d, *config.successor_hidden, d), key=successor_key)
+    return DsrState(
+        encoder=encoder,
+        weights=weights,
+        successor=successor,
+        target_phi=encoder.phi,
+        target_successor=successor,
+        encoder_optimizer=adam.init(encoder),
+        weights_optimizer=adam.init(weights),
+        successor_optimizer=adam.init(successor),
+    )
+
+
+def learn_features(s: DsrState, batch: Transition, config: SafeDsrConfig) -> tuple[DsrState, Array]:
+    """One step on Eq. (14) for φ, g, w_r and w_c."""
+
+    def loss(both: tuple[Encoder, Weights]) -> Array:
+        return jax.vmap(feature_loss, (None, None, 0, None))(*both, batch, config).mean()
+
+    value, (encoder_slope, weights_slope) = jax.value_and_grad(loss)((s.encoder, s.weights))
+    encoder, optimizer = descend(_adam(config), encoder_slope, s.encoder, s.encoder_optimizer)
+    return _step_weights(s._replace(encoder=encoder, encoder_optimizer=optimizer), weights_slope, config), value
+
+
+def learn_weights(s: DsrState, batch: Transition, phi: Array, config: SafeDsrConfig) -> tuple[DsrState, Array]:
+    """One step on Eq. (14) for w_r and w_c alone, given φ(s, a)."""
+
+    def loss(weights: Weights) -> Array:
+        return jax.vmap(weights_loss, (None, 0, 0, None))(weights, phi, batch, config).mean()
+
+    value, slope = jax.value_and_grad(loss)(s.weights)
+    return _step_weights(s, slope, config), value
+
+
+def _step_weights(s: DsrState, slope: Weights, config: SafeDsrConfig) -> DsrState:
+    weights, optimizer = descend(_adam(config), slope, s.weights, s.weights_optimizer)
+    return s._replace(weights=weights, weights_optimizer=optimizer)
+
+
+def learn_successor(s: DsrState, batch: Batch, lam: Array, config: SafeDsrConfig) -> tuple[DsrState, Array]:
+    """One step on Eq. (11) for M; the best next action is the current networks'."""
+    now, ahead = fold(s.successor, s.encoder.phi), fold(s.target_successor, s.target_phi)
+    best = jax.vmap(lambda phi: jnp.argmax(scores(now, s.weights, phi, lam)))(batch.next_phi)
+    target = jax.vmap(successor_target, (None, 0, 0, 0, 0, None))
+    goal = target(ahead, batch.target_phi, batch.target_next_phi, best, batch.t.terminated, config)
+
+    def loss(successor: Mlp) -> Array:
+        return jax.vmap(successor_loss, (None, 0, 0))(successor, batch.phi, goal).mean()
+
+    value, slope = jax.value_and_grad(loss)(s.successor)
+    return _step_successor(s, slope, config), value
+
+
+def learn_known(
+    s: DsrState, known: Array, places: Array, t: Transition, lam: Array, config: SafeDsrConfig
+) -> tuple[DsrState, Array]:
+    """`learn_successor` on transitions whose features are known, [rows, d + A·k], and lie at these places [n].
+
+    φ is frozen: the target's is the current one.
+    """
+    if not fused.suits(config):
+        phi, next_phi = split_features(known[places], config.features)
+        return learn_successor(s, Batch(t, phi, next_phi, phi, next_phi), lam, config)
+    aim = s.weights.direction(lam) @ s.successor.layers[-1].weight
+    discount = config.gamma * goes_on(t.terminated, config)
+    known = known.reshape(len(known), 1 + NUM_ACTIONS, config.features)  # wherever the kernel runs k is d
+    inputs, error = fused.errors(s.successor, s.target_successor, aim, known, places, discount)
+    return _step_successor(s, slopes(s.successor, inputs, 2 * error / error.size), config), mean_square(error)
+
+
+def _step_successor(s: DsrState, slope: Mlp, config: SafeDsrConfig) -> DsrState:
+    successor, optimizer = descend(_adam(config), slope, s.successor, s.successor_optimizer)
+    return s._replace(successor=successor, successor_optimizer=optimizer)
+
+
+def learn(
+    s: DsrState, memory: Memory, lam: Array, key: Array, phase: str, config: SafeDsrConfig
+) -> tuple[DsrState, dict[str, Array]]:
+    """All updates of one training, on batches that are drawn at once."""
+    biased_key, plain_key = jax.random.split(key)
+    shape = config.update_steps, config.batch_size
+    assert memory.reservoir is not None
+    biased = replay.choose_biased(biased_key, memory.reservoir, memory.filled, *shape, share=config.biased_share)
+    plain = replay.choose(plain_key, memory.filled, shape)
+    every = _frozen_updates if phase == "frozen" else _updates
+    s, (feature_values, values) = every(s, memory, biased, plain, lam, config)
+    return s, {"feature_loss": feature_values.mean(), "successor_loss": values.mean()}
+
+
+def _updates(s: DsrState, memory: Memory, biased: Biased, plain: Array, lam: Array, config: SafeDsrConfig):
+    """While φ learns: only the target's features stay constant meanwhile, and are made at once."""
+    transitions = replay.unpack(memory.ring[plain])
+    target = jax.vmap(batch_features, (None, 0))(s.target_phi, transitions)
+
+    def update(s: DsrState, xs) -> tuple[DsrState, tuple[Array, Array]]:
+        biased, plain, target = xs
+        s, feature_value = learn_features(s, biased, config)
+        s, value = learn_successor(s, Batch(plain, *batch_features(s.encoder.phi, plain), *target), lam, config)
+        return s, (feature_value, value)
+
+    return jax.lax.scan(update, s, (replay.unpack(biased.rows(memory.ring)), transitions, target))
+
+
+def _frozen_updates(s: DsrState, memory: Memory, biased: Biased, plain: Array, lam: Array, config: SafeDsrConfig):
+    """Once φ is frozen its features are known, the target's too: it was copied when φ was frozen."""
+    assert memory.known is not None
+    known = memory.known
+    rare = replay.unpack(biased.rare)
+    rare_phi = jax.vmap(jax.vmap(features, (None, 0, 0)), (None, 0, 0))(s.encoder.phi, rare.obs, rare.action)
+
+    def update(s: DsrState, xs) -> tuple[DsrState, tuple[Array, Array]]:
+        labelled, phi, chosen, transitions = xs
+        s, feature_value = learn_weights(s, labelled, phi, config)
+        s, value = learn_known(s, known, chosen, transitions, lam, config)
+        return s, (feature_value, value)
+
+    labelled, transitions = replay.unpack(biased.rows(memory.ring)), replay.unpack(memory.ring[plain])
+    phi = jnp.concatenate([known[biased.places, : config.features], rare_phi], 1)
+    return jax.lax.scan(update, s, (labelled, phi, plain, transitions))
+
+
+def batch_features(phi: Mlp, t: Transition) -> tuple[Array, Array]:
+    """φ(s, a) [n, d] and φ(s′, ·) [n, A, k] of n transitions."""
+    return jax.vmap(features, (None, 0, 0))(phi, t.obs, t.action), jax.vmap(next_features, (None, 0))(phi, t.next_obs)
+
+
+def recall(s: DsrState, row: Array) -> Array:
+    """What stays true of a row once φ is frozen: φ(s, a) and φ(s′, ·) [d + A·k]."""
+    return both_features(s.encoder.phi, replay.unpack(row))
+
+
+def bins_of(rows: Array, layout: Layout, config: SafeDsrConfig, grid_config: GridConfig) -> Array:
+    """The bin [1 + J, n] that each row's reward and costs fall into, of those there can be."""
+    usual = grid_config.step_reward
+    rewards = (usual, usual + grid_config.goal_reward)
+    low = jnp.array([min(rewards)] + [0.0] * len(layout.costs))
+    dearest = jnp.max(jnp.asarray(layout.costs), (1, 2))
+    return replay.value_bins(rows, low, jnp.concatenate([jnp.array([max(rewards)]), dearest]), config.value_bins)
+
+
+def make_safedsr(config: SafeDsrConfig, grid_config: GridConfig) -> Trainer:
+    """The trainer of Alg. 2."""
+    learner = Learner(
+        init=lambda key, layout: init(key, len(layout.costs), config),
+        scores=lambda s, obs, lam: scores(s.successor, s.weights, all_features(s.encoder.phi, obs), lam),
+        learn=partial(learn, config=config),
+        recall={"frozen": recall},
+        sync=lambda s: s._replace(target_phi=s.encoder.phi, target_successor=s.successor),
+        policy=lambda s: DsrPolicy(s.encoder.phi, s.successor, s.weights),
+        values=values,
+        phases=(("collect", config.train_start), ("features", config.freeze), ("frozen", None)),
+        losses=("feature_loss", "successor_loss"),
+        reservoir=lambda layout: replay.init_reservoir(len(layout.costs), config.value_bins, config.reservoir_size),
+        bins=partial(bins_of, config=config, grid_config=grid_config),
+        memory=remembered,
+        restart=config.terminal == "restart",
+        prepare=partial(pretrain, partial(learn_features, config=config), config, grid_config)
+        if config.pretrain
+        else None,
+    )
+    return make_trainer(learner, config, grid_config)

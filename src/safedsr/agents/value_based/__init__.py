@@ -1,0 +1,1 @@
+"""What SafeDQN, SafeDSR and SafeDSR-plus share."""

@@ -1,0 +1,154 @@
+"""The commands about new costs: certify, adapt."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from safedsr.adapt.config import CertificateConfig, ClimbConfig
+from safedsr.cli.terminal import CostNames, Json, busy, print_json, print_table
+from safedsr.errors import Refusal, UserError
+
+if TYPE_CHECKING:
+    from safedsr.adapt.certify import Certificate
+    from safedsr.adapt.ladder import Adapted
+
+RunFolder = tyro.conf.Positional[Annotated[Path, tyro.conf.arg(help="A run folder.")]]
+Budget = Annotated[str | None, tyro.conf.arg(help="Other budgets than it was trained with.")]
+Seed = Annotated[int | None, tyro.conf.arg(help="Which seed's policy; the best one if not given.")]
+EnvironmentNumber = Annotated[int, tyro.conf.arg(help="Which of the run's environments, counted from 0.")]
+USUAL = CertificateConfig()
+COLUMNS = ("safe goals", "goals", "over budget", "mean cost", "steps", "episodes")
+
+
+def certify(
+    run: RunFolder,
+    costs: CostNames = None,
+    budget: Budget = None,
+    seed: Seed = None,
+    environment: EnvironmentNumber = 0,
+    as_json: Json = False,
+    config: Annotated[CertificateConfig, tyro.conf.arg(name="")] = USUAL,
+) -> None:
+    """Walk a policy and say with what confidence it reaches the goal within the budget; exits with 1 if it fails."""
+    from safedsr.adapt.certify import certify_in
+    from safedsr.adapt.costs import environment_of
+    from safedsr.runs.policy import load
+
+    agent = load(run, seed, environment)
+    with busy(f"walking {run}", quiet=as_json):
+        found = certify_in(agent, environment_of(agent, costs, budget), config)
+    if as_json:
+        print_json({"seed": agent.seed, **found.to_dict()})
+    else:
+        print_table(COLUMNS, [_cells(found)], title=f"{found.environment}, seed {agent.seed}")
+        print(_explain(found))
+    if not found.passed:
+        raise Refusal(_verdict(found))
+
+
+def adapt(
+    run: RunFolder,
+    out: Annotated[Path, tyro.conf.arg(help="Folder to write the adapted policy to.")],
+    costs: CostNames = None,
+    level: Annotated[str, tyro.conf.arg(metavar="{cost,penalty,memory,full,auto}", help="How far to go.")] = "auto",
+    budget: Budget = None,
+    require: Annotated[float | None, tyro.conf.arg(help="Write nothing unless this share is certified.")] = None,
+    seed: Seed = None,
+    environment: EnvironmentNumber = 0,
+    episodes: Annotated[int, tyro.conf.arg(help="Most episodes of a certificate.")] = USUAL.episodes,
+    confidence: Annotated[float, tyro.conf.arg(help="Confidence of its bounds.")] = USUAL.confidence,
+    epsilon: Annotated[float, tyro.conf.arg(help="Share of random actions.")] = USUAL.epsilon,
+    as_json: Json = False,
+    spend: Annotated[ClimbConfig, tyro.conf.arg(name="")] = ClimbConfig(),
+) -> None:
+    """Adapt a policy to other costs and write it, with its certificate, to a folder of its own."""
+    _require_free(out)
+    if costs is None:
+        raise UserError("no costs given to adapt to; write for example --costs square")
+    certificate = CertificateConfig(episodes, confidence, USUAL.require if require is None else require, epsilon)
+    from safedsr.adapt.ladder import adapt
+    from safedsr.runs.policy import load
+
+    agent = load(run, seed, environment)
+    with busy(f"adapting {run}", quiet=as_json):
+        found = adapt(agent, costs, level, budget, certificate, spend)
+    refused = require is not None and not found.certificate.passed
+    if not refused:
+        _write(found, agent, run, out)
+    _print_adapted(found, as_json)
+    if refused:
+        raise Refusal(f"{_verdict(found.certificate)}; nothing was written")
+    if not as_json:
+        print(f"adapted policy: {out}")
+
+
+def _require_free(out: Path) -> None:
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} is not an empty folder; choose another one: the old policy is kept")
+
+
+def _print_adapted(found: "Adapted", as_json: bool) -> None:
+    if as_json:
+        return print_json(_as_dict(found))
+    for remark in found.remarks:
+        print(f"warning: {remark}")
+    print_table(
+        ("rung", *COLUMNS, "λ", "s"),
+        [
+            (rung.level, *_cells(rung.certificate), _numbers(rung.agent.policy.lam), f"{rung.seconds:.1f}")
+            for rung in found.rungs
+        ],
+        title=found.certificate.environment,
+    )
+    print(_explain(found.certificate))
+    print(_verdict(found.certificate))
+
+
+def _write(found: "Adapted", agent: Any, run: Path, out: Path) -> None:
+    """Everything but the policy first: a folder that holds a policy is whole."""
+    from safedsr.figures.adapted import before_after, leverage_figure
+    from safedsr.runs import storage
+
+    out.mkdir(parents=True, exist_ok=True)
+    storage.write_json(out / "certificate.json", {"from": run.name, "seed": agent.seed, **_as_dict(found)})
+    before_after(agent, found, out / "before-after.png")
+    leverage_figure(agent, out / "leverage.png")
+    found.agent.save(out)
+
+
+def _as_dict(found: "Adapted") -> dict[str, Any]:
+    rungs = [
+        {"level": r.level, "seconds": r.seconds, "lam": _floats(r.agent.policy.lam), **r.certificate.to_dict()}
+        for r in found.rungs
+    ]
+    own = {"level": found.level, "lam": _floats(found.agent.policy.lam), **found.certificate.to_dict()}
+    return {**own, "remarks": list(found.remarks), "rungs": rungs}
+
+
+def _floats(lam: Any) -> list[float]:
+    return [float(value) for value in lam]
+
+
+def _numbers(lam: Any) -> str:
+    return " ".join(f"{value:.2f}" for value in _floats(lam))
+
+
+def _cells(found: "Certificate") -> tuple[str, ...]:
+    safe, goal, over = found.safe_goal_rate, found.goal_rate, found.violation
+    shares = (f"{safe.value:.3f} ≥ {safe.bound:.3f}", f"{goal.value:.3f}", f"{over.value:.3f} ≤ {over.bound:.3f}")
+    costs = " | ".join(f"{cost.value:.2f} ≤ {cost.bound:.2f}" for cost in found.cost)
+    return (*shares, costs, f"{found.length:.1f}", str(found.episodes))
+
+
+def _explain(found: "Certificate") -> str:
+    budgets = ", ".join(f"{budget:g}" for budget in found.budgets)
+    return (
+        f"budget {budgets}, ε = {found.epsilon:g}; after ≥ and ≤ one-sided {found.confidence:.0%} bounds (shares: "
+        f"Clopper–Pearson, mean costs: Student)\nassumed: {found.assumes}"
+    )
+
+
+def _verdict(found: "Certificate") -> str:
+    safe, word = found.safe_goal_rate, "passes" if found.passed else "fails"
+    return f"certificate {word}: at least {safe.bound:.3f} of all episodes are safe goals; required: {found.require:g}"

@@ -1,0 +1,134 @@
+"""The command 'safedsr reproduce adaptation': the paper's experiment with changing costs, part by part."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import tyro
+
+from safedsr.core.config import Matmul
+from safedsr.errors import UserError
+
+KINDS = ("before", "after", "finetune", "scratch")
+OWNERS = (
+    *("safedsr-cut", "safedsr-cut-pretrained", "safedsr-absorb", "safedsr-absorb-pretrained"),
+    *("safedqn", "ppo-lag", "trpo-pid"),
+)
+LATER = ("rungs", "summary", "figures")
+TIMES = (
+    "--quick about 5 minutes on two cores, --full days on two cores; on one NVIDIA H200 that all agents share a "
+    "quarter of an hour, and then about two minutes of a CPU core for each of the 60 agents of 'rungs'"
+)
+PARTS_HELP = (
+    f"Only these: a training such as safedsr-cut-before, all of one agent, all of a kind ({', '.join(KINDS)}), "
+)
+Parts = Annotated[tuple[str, ...], tyro.conf.arg(help=PARTS_HELP + f"or {', '.join(LATER)}.")]
+
+
+def adaptation_command(args: list[str]) -> None:
+    """Parse and run the command."""
+    tyro.cli(adaptation, prog="safedsr reproduce adaptation", args=args)
+
+
+def adaptation(
+    quick: Annotated[bool, tyro.conf.arg(help="Few seeds and steps, to see it run.")] = False,
+    full: Annotated[bool, tyro.conf.arg(help="All seeds and steps of the paper.")] = False,
+    parts: Parts = (),
+    seeds: Annotated[int | None, tyro.conf.arg(help="Another number of seeds.")] = None,
+    rung_seeds: Annotated[int | None, tyro.conf.arg(help="Seeds of the part 'rungs'.")] = None,
+    matmul: Annotated[Matmul, tyro.conf.arg(help="Precision where there is a choice.")] = "float32",
+    out: Annotated[Path | None, tyro.conf.arg(help="Folder of the run folders; runs/adaptation if not given.")] = None,
+) -> None:
+    """Train on one cost map, change it, adapt in the paper's seven phases, and compare with other ways to go on.
+
+    The same command goes on with what was stopped.
+    """
+    if quick == full:
+        raise UserError(f"choose either --quick (not comparable with the paper) or --full. {TIMES}")
+    wanted = choose(parts)
+    from safedsr.paper import adaptation_plan as plan
+    from safedsr.paper.adaptation_tables import NOT_COMPARABLE
+
+    scale = plan.QUICK if quick else plan.Scale()
+    scale = scale._replace(matmul=matmul, seeds=seeds or scale.seeds)
+    scale = scale._replace(rung_seeds=min(rung_seeds or scale.rung_seeds, scale.seeds))
+    out = out or Path("runs") / ("adaptation-quick" if quick else "adaptation")
+    if quick:
+        print(NOT_COMPARABLE)
+    if wanted.stages:
+        _train(wanted, scale, out)
+    for name in LATER:
+        if name in wanted.later:
+            STEPS[name](scale, out)
+    if quick:
+        print(NOT_COMPARABLE)
+
+
+class Wanted(NamedTuple):
+    """What is to be done."""
+
+    stages: tuple[str, ...]  # names, owners or kinds of trainings
+    later: tuple[str, ...]
+
+
+def choose(parts: Sequence[str]) -> Wanted:
+    """The parts that were asked for; all of them if none was."""
+    known = {*KINDS, *OWNERS, *(f"{owner}-{kind}" for owner in OWNERS for kind in KINDS)}
+    for part in parts:
+        if part not in known and part not in LATER:
+            from safedsr.errors import unknown
+
+            raise unknown("part", part, (*known, *LATER))
+    if not parts:
+        return Wanted(KINDS, LATER)
+    return Wanted(tuple(part for part in parts if part in known), tuple(part for part in parts if part in LATER))
+
+
+def _train(wanted: Wanted, scale: Any, out: Path) -> None:
+    from safedsr.cli.display import jobs_bar
+    from safedsr.engine.lanes import use_cores
+    from safedsr.paper.adaptation_runs import run_stages, stages
+
+    every = stages(scale)
+    use_cores(max(stage.job.lanes for stage in every))
+    chosen = [s for s in every if {s.name, s.owner, s.kind} & set(wanted.stages)]
+    with jobs_bar("adaptation") as show:
+        run_stages(chosen, every, out, show)
+
+
+def _rungs(scale: Any, out: Path) -> None:
+    from safedsr.paper.adaptation_rungs import agents, climb_all
+
+    def show(done: int, count: int, name: str) -> None:
+        print(f"rungs {done}/{count}  {name}", file=sys.stderr, flush=True)
+
+    climb_all(list(agents(scale)), scale, out, show)
+
+
+def _summary(scale: Any, out: Path) -> None:
+    from safedsr.cli.terminal import print_table
+    from safedsr.paper.adaptation_summary import read_summary, summarize_all
+    from safedsr.paper.adaptation_tables import NOT_COMPARABLE, tables, write_tables
+
+    folder = summarize_all(scale, out)
+    found = tables(read_summary(folder))
+    for table in found:
+        print_table(table.columns, table.rows, table.title)
+        print(table.note)
+    write_tables(folder / "tables.md", found, NOT_COMPARABLE if scale.quick else "")
+    print(f"summary: {folder}")
+
+
+def _figures(scale: Any, out: Path) -> None:
+    del scale  # every step takes the same arguments
+    try:
+        from safedsr.figures.adaptation import draw_all
+    except ImportError:
+        print("no figures: matplotlib is not installed; draw them elsewhere from the summary (--parts figures)")
+        return
+    for title, path in draw_all(out, out / "figures"):
+        print(f"{path}  {title}")
+
+
+STEPS: dict[str, Callable[[Any, Path], None]] = {"rungs": _rungs, "summary": _summary, "figures": _figures}

@@ -1,0 +1,122 @@
+"""Progress of long work: a bar with rate and time left on a terminal, now and then a line elsewhere."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from safedsr.engine.train import Progress
+
+LINE_SECONDS = 10.0  # between lines where there is no terminal
+
+
+@contextlib.contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[Progress], None]]:
+    """Shows a training on standard error."""
+    bar = _terminal_bar(title) if sys.stderr.isatty() else _lines(title)
+    with bar as show:
+        yield show
+
+
+ShowJob = Callable[[str, Progress, float], None]  # the job's title, its progress, the share of all work that is done
+
+
+@contextlib.contextmanager
+def jobs_bar(title: str, done: float = 0.0) -> Iterator[ShowJob]:
+    """Shows several trainings on standard error as one piece of work, of which the share `done` is done already."""
+    bar = _terminal_jobs(title, done) if sys.stderr.isatty() else _job_lines(title, done)
+    with bar as show:
+        yield show
+
+
+@contextlib.contextmanager
+def _terminal_jobs(title: str, done: float) -> Iterator[ShowJob]:
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[status]}"))
+    clock = _Clock()
+    with Bar(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task(title, total=1000, completed=round(1000 * done), status="compiling")
+        yield lambda job, p, share: bar.update(
+            task, completed=1000 * share, status=clock.job_status(job, p, share, done)
+        )
+
+
+@contextlib.contextmanager
+def _job_lines(title: str, done: float) -> Iterator[ShowJob]:
+    clock = _Clock()
+    printed = -LINE_SECONDS
+
+    def show(job: str, p: Progress, share: float) -> None:
+        nonlocal printed
+        status = clock.job_status(job, p, share, done)
+        if clock.elapsed() - printed >= LINE_SECONDS or p.step == p.steps:
+            printed = clock.elapsed()
+            print(f"{title} {share:.0%}  {status}  {printed:.0f} s", file=sys.stderr, flush=True)
+
+    yield show
+
+
+@contextlib.contextmanager
+def _terminal_bar(title: str) -> Iterator[Callable[[Progress], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),  # the total is not known before the first chunk
+        TextColumn("{task.fields[status]}"),
+        TimeElapsedColumn(),
+        TextColumn("ETA"),
+        TimeRemainingColumn(),
+    )
+    clock = _Clock()
+    with Bar(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(title, total=None, status="compiling")
+        yield lambda p: bar.update(task, total=p.steps, completed=p.step, status=clock.status(p))
+
+
+@contextlib.contextmanager
+def _lines(title: str) -> Iterator[Callable[[Progress], None]]:
+    clock = _Clock()
+    printed = -LINE_SECONDS
+
+    def show(p: Progress) -> None:
+        nonlocal printed
+        status, left = clock.status(p), clock.left(p)
+        if clock.elapsed() - printed >= LINE_SECONDS or p.step == p.steps:
+            printed = clock.elapsed()
+            line = f"{title} {p.step}/{p.steps}  {status}  {printed:.0f} s, {left:.0f} s left"
+            print(line, file=sys.stderr, flush=True)
+
+    yield show
+
+
+class _Clock:
+    """Rates since the last chunk: the first chunk of a phase is mostly compilation."""
+
+    def __init__(self) -> None:
+        self.began = self.before = time.monotonic()
+        self.pace = 0.0  # seconds a step
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self.began
+
+    def left(self, p: Progress) -> float:
+        return self.pace * (p.steps - p.step)
+
+    def status(self, p: Progress) -> str:
+        now = time.monotonic()
+        self.pace, self.before = (now - self.before) / p.count, now
+        rate = p.lanes / max(self.pace, 1e-9)
+        return f"{rate:,.0f} steps/s  goal {p.goal_rate:.2f}  safe {p.safe_goal_rate:.2f}  λ {p.lam:.3f}"
+
+    def job_status(self, job: str, p: Progress, share: float, done: float) -> str:
+        """One job's status, and the time left for all of them at the pace so far."""
+        left = round(self.elapsed() * (1 - share) / max(share - done, 1e-9))
+        clock = f"{left // 3600}:{left % 3600 // 60:02}:{left % 60:02}"
+        return f"{job} {p.step}/{p.steps}  {self.status(p)}  ETA {clock}"

@@ -1,0 +1,57 @@
+"""The commands about maps: envs, show."""
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from safedsr.cli.terminal import CostNames, Json, LayoutName, print_json, print_table
+
+
+def envs(as_json: Json = False) -> None:
+    """List the maps and the cost shapes."""
+    from safedsr.envs.grid.catalog import COST_SHAPES, ROOM_NAMES, load_scene
+
+    maps = [load_scene(name) for name in ROOM_NAMES]
+    if as_json:
+        sizes = {m.name: {"height": m.layout.walls.shape[0], "width": m.layout.walls.shape[1]} for m in maps}
+        return print_json({"layouts": sizes, "pattern": "rooms-N", "costs": list(COST_SHAPES)})
+    print_table(
+        ("layout", "rows × columns", ""),
+        [
+            *(
+                (m.name, " × ".join(map(str, m.layout.walls.shape)), "from the left-most to the right-most cell")
+                for m in maps
+            ),
+            ("rooms-N", "11 × 10·N+1", "N rooms"),
+            ("FILE.txt", "as drawn", "# wall  . free  S start  G goal  C cost; letters and layers of your own"),
+        ],
+    )
+    print(f"costs: {', '.join(COST_SHAPES)}, FILE.txt; several with commas")
+
+
+def show(
+    layout: tyro.conf.Positional[LayoutName],
+    costs: CostNames = None,
+    png: Annotated[Path | None, tyro.conf.arg(help="Also draw it into this picture file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print a map as text, and draw it on request."""
+    from safedsr.envs.grid.catalog import load_scene
+    from safedsr.envs.grid.text import format_scene
+
+    scene = load_scene(layout, costs)
+    text = format_scene(scene)
+    if png:
+        from safedsr import figures
+
+        figures.save(figures.map_figure(scene), png)
+    if as_json:
+        height, width = scene.layout.walls.shape
+        print_json(
+            {"layout": scene.name, "costs": list(scene.cost_names), "height": height, "width": width, "text": text}
+        )
+    else:
+        print(text, end="")
+        if png:
+            print(f"\npicture: {png}")

@@ -1,0 +1,1 @@
+"""Networks, replay memory, schedules, multipliers, normalisation: the pieces of agents, without an environment."""

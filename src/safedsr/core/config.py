@@ -1,0 +1,74 @@
+"""Settings that several algorithms share. No JAX here, so that the command line shows its help quickly."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from safedsr.validation import check_fields, require
+
+Matmul = Literal["float32", "tensorfloat32", "tensorfloat32x3"]
+
+
+@dataclass(frozen=True)
+class EpsilonSchedule:
+    """ε of the ε-greedy policy: constant, then linear, then constant (Tables 1 and 2)."""
+
+    epsilon_start: float = 1.0
+    """ε until `epsilon_from`."""
+    epsilon_end: float = 0.25
+    """ε from `epsilon_to` on."""
+    epsilon_from: int = 20_000
+    """Environment step at which ε starts to fall."""
+    epsilon_to: int = 100_000
+    """Environment step at which ε has reached its end value."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name in ("epsilon_start", "epsilon_end"):
+            require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "give a share between 0 and 1")
+        require(
+            0 <= self.epsilon_from <= self.epsilon_to,
+            "epsilon_from … epsilon_to",
+            f"{self.epsilon_from} … {self.epsilon_to}",
+            "the schedule must not end before it starts",
+        )
+
+
+@dataclass(frozen=True)
+class MultiplierConfig:
+    """How λ is tuned (Tables 1 and 2, Lagrangian parameter tuning)."""
+
+    rule: Literal["proportional", "sign", "pid", "chance"] = "proportional"
+    """Eq. (16), the fixed step of Sec. H, a PID controller, or one that steers how many episodes break the budget."""
+    aim: tuple[float, ...] | None = None
+    """Cost to steer to, one for all or one a cost; the budget if not given."""
+    penalty_start: int = 100_000
+    """t_penalty: environment step from which λ is tuned."""
+    lam_start: float = 0.0
+    """λ₀."""
+    after_goal: bool = False
+    """Whether λ is 0 until the goal has been reached for the first time."""
+    lam_lr: float = 0.001
+    """α_λ of the proportional rule."""
+    lam_step: float = 0.01
+    """Step of the sign rule and of the chance rule."""
+    lam_most: float | None = None
+    """Greatest λ of the chance rule."""
+    chance: float = 0.05
+    """Share of episodes that the chance rule lets break the budget."""
+    pid_kp: float = 0.01
+    """Proportional gain."""
+    pid_ki: float = 0.001
+    """Integral gain."""
+    pid_kd: float = 0.01
+    """Derivative gain."""
+    pid_smooth: float = 0.9
+    """Share of the old value in the smoothed costs."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        require(self.penalty_start >= 0, "penalty_start", self.penalty_start, "give a step of at least 0")
+        for name in ("lam_start", "lam_lr", "lam_step", "pid_kp", "pid_ki", "pid_kd"):
+            require(getattr(self, name) >= 0, name, getattr(self, name), "give a value of at least 0")
+        require(self.lam_most is None or self.lam_most >= 0, "lam_most", self.lam_most, "give a value of at least 0")
+        require(0 <= self.chance <= 1, "chance", self.chance, "give a share between 0 and 1")
+        require(0 <= self.pid_smooth < 1, "pid_smooth", self.pid_smooth, "give a share of at least 0 and below 1")

@@ -1,0 +1,1 @@
+"""How trainings and episodes are run: compiled programs over seeds and environments, the training loop, evaluation."""

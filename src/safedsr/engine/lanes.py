@@ -1,0 +1,116 @@
+"""Where lanes run: environments [E] × seeds [S] spread over the local devices, and processor cores as devices.
+
+Lanes never talk to each other, so a lane gives the same numbers wherever it runs. An accelerator is best fed with all
+of its lanes in one batch. A core is not: one lane fits into its cache and ten do not, so it takes one after the other.
+"""
+
+import contextlib
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+from safedsr.core.config import Matmul
+
+# What an argument differs in: lanes [E, S, …], environments [E, …], seeds [S, …], or nothing.
+LANE, ENVIRONMENT, SEED, SHARED = ("environments", "seeds"), ("environments",), ("seeds",), ()
+Axes = tuple[str, ...]
+
+
+def use_cores(lanes: int) -> None:
+    """Make a device of every core that `lanes` can use; call it before JAX computes anything, else it does nothing."""
+    chosen = jax.config.jax_num_cpu_devices >= 0  # pyright: ignore[reportAttributeAccessIssue]
+    if chosen or "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
+        return
+    with contextlib.suppress(RuntimeError):  # JAX has computed already: its devices stay what they are
+        jax.config.update("jax_num_cpu_devices", max(min(cores(), lanes), 1))
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def precision(matmul: Matmul) -> contextlib.AbstractContextManager[object]:
+    """Where matrix products have this precision; processors know float32 alone."""
+    if matmul != "tensorfloat32x3":
+        return jax.default_matmul_precision(matmul)
+    return jax.default_matmul_precision("float32" if jax.default_backend() == "cpu" else "TF32_TF32_F32_X3")
+
+
+def split(environments: int, seeds: int, devices: int) -> tuple[int, int]:
+    """Into how many parts environments and seeds are cut: the fewest that let a device have the fewest lanes."""
+
+    def worth(parts: tuple[int, int]) -> tuple[int, int]:
+        each = (environments // parts[0]) * -(-seeds // parts[1])
+        return each, parts[0] * parts[1]
+
+    even = [e for e in range(1, environments + 1) if environments % e == 0]
+    pairs = [(e, s) for e, s in itertools.product(even, range(1, seeds + 1)) if e * s <= devices]
+    return min(pairs, key=worth)
+
+
+def lane_mesh(environments: int, seeds: int) -> Mesh:
+    """The local devices that share the lanes."""
+    devices = jax.local_devices()
+    parts = split(environments, seeds, len(devices))
+    return Mesh(np.array(devices[: parts[0] * parts[1]]).reshape(parts), ("environments", "seeds"))
+
+
+def over_lanes(function: Callable[..., Any], axes: Sequence[Axes], mesh: Mesh) -> Callable[..., Any]:
+    """A function of one lane as one of all lanes; `axes` says of each argument what it differs in."""
+    spread = one_by_one if mesh.devices.flat[0].platform == "cpu" else jax.vmap
+    for name in ("seeds", "environments"):
+        function = spread(function, tuple(0 if name in kind else None for kind in axes))
+    if mesh.size == 1:
+        return function
+    places = tuple(PartitionSpec("environments", "seeds") if kind == LANE else PartitionSpec(*kind) for kind in axes)
+    shared = jax.shard_map(function, mesh=mesh, in_specs=places, out_specs=PartitionSpec(*LANE), check_vma=False)
+    return _filled_up(shared, axes, mesh.shape["seeds"])
+
+
+def one_by_one(function: Callable[..., Any], axes: Sequence[int | None]) -> Callable[..., Any]:
+    """Like `jax.vmap(function, axes)` for axes 0 and None, one element after the other."""
+
+    def run(*args: Any) -> Any:
+        def one(chosen: list[Any]) -> Any:
+            rest = iter(chosen)
+            return function(*(arg if axis is None else next(rest) for arg, axis in zip(args, axes, strict=True)))
+
+        return jax.lax.map(one, [arg for arg, axis in zip(args, axes, strict=True) if axis is not None])
+
+    return run
+
+
+def _filled_up(function: Callable[..., Any], axes: Sequence[Axes], parts: int) -> Callable[..., Any]:
+    """Seeds that cannot be shared evenly are joined by copies of the last one, whose results are dropped."""
+
+    def run(*args: Any) -> Any:
+        seeds = next(
+            leaf.shape[kind.index("seeds")]
+            for arg, kind in zip(args, axes, strict=True)
+            if "seeds" in kind
+            for leaf in jax.tree.leaves(arg)
+        )
+        extra = -seeds % parts
+        if not extra:
+            return function(*args)
+
+        def fill(arg: Any, kind: Axes) -> Any:
+            if "seeds" not in kind:
+                return arg
+            axis = kind.index("seeds")
+            chosen = jnp.minimum(jnp.arange(seeds + extra), seeds - 1)
+            return jax.tree.map(lambda leaf: jnp.take(leaf, chosen, axis, mode="clip"), arg)
+
+        filled = function(*map(fill, args, axes))
+        return jax.tree.map(lambda leaf: leaf[:, :seeds], filled)
+
+    return run

@@ -1,0 +1,241 @@
+"""The one host loop: chunks of a compiled program, progress, checkpoints, resume, finiteness check.
+
+Nothing happens on the host per step: a chunk's records come back as arrays, and only ended episodes are kept.
+"""
+
+import contextlib
+import dataclasses
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from safedsr.engine.compiled import keep_compiled
+from safedsr.engine.program import Program, from_arrays, to_arrays
+from safedsr.errors import UserError
+from safedsr.runs import folder as runs
+from safedsr.runs.experiment import Job, job_from_dict
+from safedsr.runs.metrics import within
+from safedsr.runs.policy import save_policy
+from safedsr.runs.storage import Table, concatenate
+from safedsr.types import PyTree, Record
+from safedsr.validation import first_difference, require
+
+STOP_FILE = "stop"  # a file of this name in the run folder ends the training after the chunk
+
+
+class NotFinite(FloatingPointError):
+    """A number of the training state is no longer finite."""
+
+
+class Stopped(KeyboardInterrupt):
+    """The training was asked to stop before its end, and everything is saved."""
+
+
+class Progress(NamedTuple):
+    """What a display may want to show after a chunk."""
+
+    step: int
+    steps: int
+    count: int  # steps of the chunk
+    goal_rate: float  # share of the chunk's episodes that reached the goal
+    safe_goal_rate: float  # and kept every budget
+    lam: float  # mean multiplier
+    lanes: int  # seeds and environments that walk at once
+
+
+Show = Callable[[Progress], None]
+
+
+def train(job: Job, out: str | Path, show: Show | None = None) -> Path:
+    """Train a job into a new run folder."""
+    steps, start = job.train.steps, job.agent.train_start
+    require(steps > start, "steps", steps, f"learning starts at {start} (train_start): train longer, or start earlier")
+    keep_compiled()
+    program = Program(job)
+    program.check_memory()
+    with runs.create_run(out, job.to_dict(), list(job.seeds), device_name()) as writer:
+        loop(program, writer, program.init(), 0, show)
+    return Path(out)
+
+
+def resume(
+    out: str | Path, changes: Mapping[str, Any] | None = None, expect: Job | None = None, show: Show | None = None
+) -> Path:
+    """Go on with a run folder, bit for bit as if it had never stopped.
+
+    `changes` are fields of `TrainConfig`, such as more steps. `expect` is the job that the caller takes it for.
+    """
+    with runs.resume_run(out) as (writer, config):
+        job = job_from_dict(config)
+        if expect:
+            require_same(expect, config, out)
+        if changes:
+            job = dataclasses.replace(job, train=dataclasses.replace(job.train, **changes))
+        keep_compiled()
+        program = Program(job)
+        program.check_memory()
+        found = writer.restore()
+        if found is None:
+            state, step = program.init(), 0
+        else:
+            state, step = from_arrays(program.state_shape(), found[0], f"the checkpoint in {out}"), found[1]
+        if step > job.train.steps:
+            raise UserError(f"{out} has {step} steps already; steps is {job.train.steps}: give more, or train anew")
+        if first_difference(job.to_dict(), config):
+            writer.write_json("config.json", job.to_dict())
+        (Path(out) / STOP_FILE).unlink(missing_ok=True)
+        loop(program, writer, state, step, show)
+    return Path(out)
+
+
+def require_same(expect: Job, config: dict[str, Any], out: str | Path) -> None:
+    """Raise unless a run folder was made for this job; how long it trains and how often it saves may differ."""
+    config = job_from_dict(config).to_dict()  # settings that are newer than the folder have their defaults
+    asked = {**expect.to_dict(), "train": config["train"]}
+    if difference := first_difference(asked, config):
+        name, mine, theirs = difference
+        what = "the map is another" if name == "map" else f"{name} is {mine!r} here and {theirs!r} there"
+        raise UserError(f"{out} holds a run with other settings: {what}; remove it, or choose another folder")
+
+
+def loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, show: Show | None) -> None:
+    """From a state at some step to the job's last one, with everything written that a run folder has."""
+    job = program.job
+    pending: dict[str, list[Table]] = {name: [] for name in runs.NAMES}
+    saved = time.monotonic()
+    with _interruptible() as interrupted:
+        while step < job.train.steps:
+            stop = program.next_stop(step)
+            state, records, losses = program.advance(state, step, stop - step)
+            _require_finite(program, state, stop)
+            lam = np.asarray(program.trainer.multipliers(state))
+            episodes = _episodes(records, step, job)
+            pending["episodes"].append(episodes)
+            pending["curves"].append(_curves(jax.device_get(losses), lam, stop, job))
+            if program.keeps(stop):
+                pending["trajectories"].append(_trajectories(records, step, program))
+            if show:
+                show(_progress(episodes, lam, stop, stop - step, job))
+            step = stop
+            asked = interrupted() or (writer.path / STOP_FILE).exists()
+            if asked or step == job.train.steps or _since(saved) >= job.train.checkpoint_seconds:
+                _save(writer, pending, state, step)
+                saved = time.monotonic()
+            if asked:
+                break
+    if step < job.train.steps:
+        raise Stopped(f"stopped at step {step} of {job.train.steps}, all saved in {writer.path}; go on with --resume")
+    save_policy(writer.path, program, state, runs.load_run(writer.path))
+    writer.finish(job.train.trajectories)
+
+
+def _save(writer: runs.RunWriter, pending: dict[str, list[Table]], state: PyTree, step: int) -> None:
+    for name, tables in pending.items():
+        if tables:
+            writer.append(name, concatenate(tables), step)
+            tables.clear()
+    writer.checkpoint(to_arrays(state), step)
+
+
+def _require_finite(program: Program, state: PyTree, step: int) -> None:
+    if bad := program.first_bad(state):
+        leaf, environment, seed = bad
+        where = f"seed {program.job.seeds[seed]} in {program.job.environments[environment].name}"
+        raise NotFinite(
+            f"'{leaf}' is not finite at step {step}, {where}; checkpoints made before are kept. "
+            "Train anew with a smaller learning_rate."
+        )
+
+
+def _episodes(records: Record, step: int, job: Job) -> Table:
+    """The episodes that ended in a chunk which started at `step`."""
+    done = np.asarray(records.done)  # [E, S, steps]
+    environment, seed, when = np.nonzero(done)
+    cost = np.asarray(records.cost)[done]
+    return {
+        "environment": environment.astype(np.int32),
+        "seed": np.asarray(job.seeds, np.int64)[seed],
+        "end_step": (step + 1 + when).astype(np.int64),
+        "length": np.asarray(records.length)[done],
+        "return": np.asarray(records.ret)[done],
+        **{f"cost_{j}": cost[:, j] for j in range(cost.shape[1])},
+        "reached": np.asarray(records.reached)[done],
+    }
+
+
+def _curves(losses: dict[str, np.ndarray], lam: np.ndarray, step: int, job: Job) -> Table:
+    """One row for each environment and seed: λ and the chunk's mean losses."""
+    environments, seeds = lam.shape[:2]
+    rows = environments * seeds
+    return {
+        "environment": np.repeat(np.arange(environments, dtype=np.int32), seeds),
+        "seed": np.tile(np.asarray(job.seeds, np.int64), environments),
+        "step": np.full(rows, step, np.int64),
+        **{f"lam_{j}": lam[..., j].reshape(rows) for j in range(lam.shape[2])},
+        **{name: np.asarray(losses[name], np.float32).reshape(rows) for name in losses},
+    }
+
+
+def _trajectories(records: Record, step: int, program: Program) -> Table:
+    """Where everybody went, [steps, E, S, 2] in cells."""
+    obs = np.moveaxis(np.asarray(records.obs), 2, 0)
+    return {
+        "step": step + 1 + np.arange(len(obs)),
+        "position": obs * np.asarray(program.layout.scale, np.float32)[:, None, None],
+        "done": np.moveaxis(np.asarray(records.done), 2, 0),
+    }
+
+
+def _progress(episodes: Table, lam: np.ndarray, step: int, count: int, job: Job) -> Progress:
+    ended = len(episodes["seed"])
+    reached = episodes["reached"]
+    budgets = np.array([environment.budgets for environment in job.environments])[episodes["environment"]]  # [n, J]
+    cost = np.stack([episodes[f"cost_{j}"] for j in range(job.num_costs)], 1) if job.num_costs else budgets
+    rate, safe_rate = (float(x.mean()) if ended else 0.0 for x in (reached, reached & within(cost, budgets)))
+    return Progress(
+        step,
+        job.train.steps,
+        count,
+        rate,
+        safe_rate,
+        float(lam.mean()) if lam.size else 0.0,
+        lam.shape[0] * lam.shape[1],
+    )
+
+
+def _since(moment: float) -> float:
+    return time.monotonic() - moment
+
+
+def device_name() -> str:
+    """What a training runs on, in words."""
+    device = jax.devices()[0]
+    return f"{jax.device_count()} × {device.platform} ({device.device_kind})"
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C asks to stop after the chunk; a second one stops at once, and loses what came after the last save."""
+    asked: list[int] = []
+
+    def ask(signum: int, frame: object) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(signum)
+        print("stopping after this chunk; Ctrl-C again stops at once", file=sys.stderr, flush=True)
+
+    try:
+        before = signal.signal(signal.SIGINT, ask)
+    except ValueError:  # not the main thread: nobody sends us Ctrl-C
+        yield lambda: False
+        return
+    try:
+        yield lambda: bool(asked)
+    finally:
+        signal.signal(signal.SIGINT, before)

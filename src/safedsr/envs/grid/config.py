@@ -1,0 +1,69 @@
+"""Settings of the grid's physics and of the oracle. No JAX here, so that the command line shows its help quickly."""
+
+from dataclasses import dataclass
+
+from safedsr.validation import check_fields, require
+
+
+@dataclass(frozen=True)
+class GridConfig:
+    """The physics of the continuous grid (Sec. 5.1)."""
+
+    step_mean: float = 0.75
+    """Mean step length, in cells."""
+    step_std: float = 0.075
+    """Standard deviation of the step length."""
+    step_clip: float = 3.0
+    """The step length stays within this many standard deviations of its mean."""
+    time_limit: int = 1000
+    """Steps after which an episode is truncated."""
+    step_reward: float = -0.01
+    """Reward of every step."""
+    goal_reward: float = 1.0
+    """Added on the step that reaches the goal."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        longest = self.step_mean + self.step_clip * self.step_std
+        shortest = self.step_mean - self.step_clip * self.step_std
+        require(self.step_std >= 0, "step_std", self.step_std, "give a value of at least 0")
+        require(self.step_clip >= 0, "step_clip", self.step_clip, "give a value of at least 0")
+        require(
+            shortest >= 0 and longest < 1,
+            "step_mean ± step_clip · step_std",
+            f"{shortest:g} … {longest:g}",
+            "steps must lie in [0, 1), so that none jumps over a wall",
+        )
+        require(self.time_limit >= 1, "time_limit", self.time_limit, "give at least 1 step")
+
+
+@dataclass(frozen=True)
+class OracleConfig:
+    """How finely the oracle plans and how long it walks."""
+
+    gamma: float = 0.99
+    """Discount factor of the plan."""
+    subcells: int = 8
+    """Sub-cells along each side of a cell."""
+    noise_points: int = 7
+    """Points of the quadrature over the step length."""
+    sweeps: int = 1000
+    """Most sweeps of value iteration; it stops once nothing moves by more than `tolerance`."""
+    tolerance: float = 1e-5
+    """Largest change of a value at which the plan counts as done."""
+    plan_epsilon: float = 0.0
+    """Share of random actions that the plan reckons with; the schedule's last ε gives the stronger reference."""
+    steps: int = 500_000
+    """Environment steps of one walk."""
+    walks: int = 16
+    """Independent walks that are averaged."""
+    seed: int = 0
+    """Seed of the walks."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        require(0 < self.gamma < 1, "gamma", self.gamma, "give a value between 0 and 1")
+        for name in ("subcells", "noise_points", "sweeps", "steps", "walks"):
+            require(getattr(self, name) >= 1, name, getattr(self, name), "give at least 1")
+        require(0 <= self.plan_epsilon <= 1, "plan_epsilon", self.plan_epsilon, "give a share between 0 and 1")
+        require(self.tolerance > 0, "tolerance", self.tolerance, "give a value above 0")

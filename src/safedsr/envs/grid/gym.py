@@ -1,0 +1,122 @@
+"""The grid as a `gymnasium.Env`, and with the 6-tuple of Safety-Gymnasium.
+
+The environment holds one key; every reset and every step splits it once and uses the second half. The same key and
+actions therefore give the same trajectory here and through `safedsr.grid`.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+
+from safedsr.envs.grid import physics as grid
+from safedsr.envs.grid.catalog import Costs, load_scene, with_costs
+from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.layout import Layout, Scene
+from safedsr.errors import UserError
+
+PIXELS = 24  # a cell's side in a rendered frame
+_FREE, _WALL, _COST, _START, _GOAL, _AGENT = np.array(
+    [(255, 255, 255), (60, 60, 60), (214, 96, 77), (178, 200, 223), (90, 174, 97), (33, 102, 172)], np.float32
+)
+
+
+@partial(jax.jit, static_argnames="config")
+def _reset(key, layout: Layout, config: GridConfig):
+    key, reset_key = jax.random.split(key)
+    return key, *grid.reset(reset_key, layout, config)
+
+
+@partial(jax.jit, static_argnames="config")
+def _move(key, state: grid.GridState, action, layout: Layout, config: GridConfig):
+    key, step_key = jax.random.split(key)
+    return key, *grid.move(step_key, state, action, layout, config)
+
+
+class GridEnv(gymnasium.Env[np.ndarray, np.int64]):
+    """The continuous grid; `info` holds `cost` (the sum), `costs` (the vector) and `goal` (whether it was reached)."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012, Gymnasium's own way
+
+    def __init__(
+        self,
+        layout: str | Path | Scene = "one-room",
+        costs: Costs | None = None,
+        render_mode: str | None = None,
+        config: GridConfig | None = None,
+    ) -> None:
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise UserError(f"render_mode is '{render_mode}'; possible: None, 'rgb_array'")
+        scene = layout if isinstance(layout, Scene) else load_scene(layout)
+        self.scene = scene if costs is None else with_costs(scene, costs)
+        self.config = config or GridConfig()
+        self.render_mode = render_mode
+        self.action_space = gymnasium.spaces.Discrete(grid.NUM_ACTIONS)
+        height, width = self.scene.layout.walls.shape
+        corner = np.array([width, height], np.float32) / self.scene.layout.scale
+        self.observation_space = gymnasium.spaces.Box(np.zeros(2, np.float32), corner, dtype=np.float32)
+        self._key: jax.Array | None = None
+        self._state: grid.GridState | None = None
+
+    def set_costs(self, costs: Costs) -> None:
+        """Change the costs, also in the middle of an episode; nothing recompiles."""
+        changed = with_costs(self.scene, costs)
+        before, after = len(self.scene.cost_names), len(changed.cost_names)
+        if before != after:
+            raise UserError(f"{after} costs given where this environment has {before}; their number is fixed")
+        self.scene = changed
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        if seed is not None:
+            self._key = jax.random.key(seed % 2**32)
+        elif self._key is None:
+            self._key = jax.random.key(int(self.np_random.integers(2**31)))
+        self._key, self._state, obs = _reset(self._key, self.scene.layout, self.config)
+        return np.asarray(obs), self._info(np.zeros(len(self.scene.layout.costs)), False)
+
+    def step(self, action: np.int64 | int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        if self._state is None:
+            raise UserError("step before reset; call reset first")
+        if not self.action_space.contains(action):
+            raise UserError(f"action is {action!r}; possible: 0 up, 1 down, 2 left, 3 right")
+        self._key, self._state, result = _move(self._key, self._state, action, self.scene.layout, self.config)
+        obs, reward, cost, terminated, truncated, _ = jax.device_get(result)
+        return obs, float(reward), bool(terminated), bool(truncated), self._info(cost, bool(terminated))
+
+    def _info(self, cost: np.ndarray, goal: bool) -> dict[str, Any]:
+        return {"cost": float(cost.sum()), "costs": np.asarray(cost, np.float32), "goal": goal}
+
+    def render(self) -> np.ndarray | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if self.render_mode is None:
+            return None
+        return draw_frame(self.scene.layout, None if self._state is None else np.asarray(self._state.pos))
+
+
+def draw_frame(layout: Layout, pos: np.ndarray | None) -> np.ndarray:
+    """A picture [H·24, W·24, 3] of the map and the agent."""
+    shade = layout.costs.sum(0) / max(float(layout.costs.sum(0).max(initial=0.0)), 1e-9)
+    cells = _FREE + shade[..., None] * (_COST - _FREE)
+    for column, row in layout.starts[: layout.num_starts]:
+        cells[row, column] = _START
+    cells[layout.goal[1], layout.goal[0]] = _GOAL
+    cells[layout.walls] = _WALL
+    frame = cells.repeat(PIXELS, 0).repeat(PIXELS, 1)
+    if pos is not None:
+        rows, columns = np.mgrid[: frame.shape[0], : frame.shape[1]]
+        x, y = np.asarray(pos) * PIXELS
+        frame[(columns - x) ** 2 + (rows - y) ** 2 <= (PIXELS / 3) ** 2] = _AGENT
+    return frame.astype(np.uint8)
+
+
+class SafetyGymnasium(gymnasium.Wrapper):
+    """`step` with Safety-Gymnasium's six values: observation, reward, cost, terminated, truncated, info."""
+
+    def step(self, action: Any) -> tuple[Any, float, float, bool, bool, dict[str, Any]]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        return obs, float(reward), info["cost"], terminated, truncated, info

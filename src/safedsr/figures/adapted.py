@@ -1,0 +1,41 @@
+"""An adaptation as pictures: walks before and after, and where φ is on unknown ground."""
+
+from pathlib import Path
+
+import numpy as np
+
+from safedsr import figures
+from safedsr.adapt.diagnostics import leverage_map
+from safedsr.adapt.ladder import Adapted
+from safedsr.adapt.penalty import score
+from safedsr.engine.evaluate import agent_paths
+from safedsr.runs.policy import Agent
+
+EPSILON, WALKS = 0.1, 8  # of the faint walks
+
+
+def before_after(agent: Agent, adapted: Adapted, path: Path) -> Path:
+    """Walks of the old agent and of the adapted one on the new costs; the bold one has ε = 0."""
+    environment = adapted.agent.environment
+    scene, epsilon = environment.scene, adapted.certificate.epsilon
+    walks = [agent_paths(a, scene.layout, [0.0, *[EPSILON] * WALKS]) for a in (agent, adapted.agent)]
+    before = score(agent, environment, epsilon).safe
+    titles = [
+        f"before\nsafe goal rate {before:.2f}",
+        f"after, rung '{adapted.level}'\nsafe goal rate {adapted.certificate.safe_goal_rate.value:.2f}",
+    ]
+    return figures.save(figures.map_row([scene, scene], walks, titles), path)
+
+
+def leverage_figure(agent: Agent, path: Path) -> Path:
+    """The leverage of every cell, in multiples of the mean."""
+    found, layout = leverage_map(agent), agent.environment.scene.layout
+    height, width = layout.walls.shape
+    figure = figures.Figure(figsize=(1.5 + 0.35 * width, 1.0 + 0.35 * height), layout="constrained")
+    axes = figure.subplots()
+    figures.draw_map(axes, layout._replace(costs=layout.costs[:0]))
+    top = max(1.0, float(np.nanmax(found)))
+    shades = axes.imshow(found, extent=(0, width, height, 0), vmin=0, vmax=top, cmap="viridis", zorder=0.5)
+    figure.colorbar(shades, ax=axes, label="leverage, times the mean", shrink=0.8)
+    axes.set_title("how far φ lies from what it was fitted on", fontsize=10)
+    return figures.save(figure, path)

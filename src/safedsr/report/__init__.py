@@ -1,0 +1,1 @@
+"""Run folders as tables: rows beside the paper's, and the files of a report."""

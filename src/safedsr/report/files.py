@@ -1,0 +1,217 @@
+"""A report as files: tables.md, tables.csv, and index.html, a page that needs nothing else."""
+
+import base64
+import csv
+import html
+import io
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from safedsr.errors import UserError
+from safedsr.paper.tables import TABLES, Printed, Table
+from safedsr.report.tables import VERDICTS, Report, Row
+from safedsr.runs.metrics import Summary
+from safedsr.runs.storage import write_atomic
+
+COLUMNS = ("algorithm", "seeds", "mean", "std", "p25", "IQM (95 %)", "p75", "printed", "ratio", "verdict")
+DOUBLED = "Were the costs of the printed baselines counted twice?"
+DOUBLED_COLUMNS = ("condition", "Σ |log ratio| (95 %)", "fits best in")
+DOUBLED_NOTE = (
+    "Mean goals and safe goals of seven baselines in one room with the diamond, against the printed means; the "
+    "interval and the last column are a bootstrap over seeds. Counting safety at twice the cost is counting against "
+    "half the budget."
+)
+INTRODUCTION = (
+    "Every printed table with ours beside it: statistics over seeds, the interquartile mean (IQM) with its 95 % "
+    "bootstrap interval, the printed IQM, and ours in units of it. Rows without a printed value are ours alone: other "
+    "settings, costs, budgets or steps than the paper's."
+)
+STYLE = """\
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
+table { border-collapse: collapse; margin: 0 0 1.5rem; font-variant-numeric: tabular-nums; font-size: 0.875rem; }
+th, td { padding: 0.2rem 0.7rem; text-align: right; border-bottom: 1px solid #8884; }
+th:first-child, td:first-child, th:last-child, td:last-child { text-align: left; }
+caption { text-align: left; font-weight: 600; padding: 0.6rem 0; }
+.scroll { overflow-x: auto; }
+.agrees { color: light-dark(#00684a, #5fd3a8); }
+.differs { color: light-dark(#a8200d, #ff9a85); }
+img { max-width: 100%; background: #fff; padding: 0.5rem; box-sizing: border-box; }
+"""
+
+
+PAGE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>safedsr report</title>
+<style>
+{style}</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """A row as people read it, in the order of COLUMNS."""
+    found = row.found
+    return (
+        row.label,
+        str(row.seeds),
+        *(f"{value:.1f}" for value in (found.mean, found.std, found.p25)),
+        f"{found.iqm:.1f} ({found.low:.1f} … {found.high:.1f})",
+        f"{found.p75:.1f}",
+        f"{row.printed.iqm:.1f}" if row.printed else "",
+        "" if row.ratio is None else f"{row.ratio:.2f}",
+        row.verdict,
+    )
+
+
+def doubled_rows(report: Report) -> list[tuple[str, ...]]:
+    """The conditions under which the printed costs may have come about, in the order of DOUBLED_COLUMNS."""
+    return [
+        (name, f"{found.value:.2f} ({found.low:.2f} … {found.high:.2f})", f"{found.best:.1%}")
+        for name, found in (report.doubled or {}).items()
+    ]
+
+
+def sections(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """The rows of a table by environment."""
+    return [(name, list(group)) for name, group in groupby(rows, lambda row: row.environment)]
+
+
+def heading(table: Table) -> str:
+    """What stands over a table."""
+    return f"Table {table.number}: {table.title}"
+
+
+def as_dict(row: Row) -> dict[str, Any]:
+    """A row for machines."""
+    return {
+        "table": row.table.number,
+        "metric": row.table.metric,
+        "environment": row.environment,
+        "algorithm": row.label,
+        "seeds": row.seeds,
+        "found": row.found._asdict(),
+        "printed": row.printed._asdict() if row.printed else None,
+        "ratio": row.ratio,
+        "verdict": row.verdict,
+    }
+
+
+def draw_figures(report: Report, folder: Path) -> list[tuple[str, Path]]:
+    """The figures of the results; where they cannot be drawn the report says so."""
+    try:
+        from safedsr.figures.paper import figures_of
+    except ImportError as error:
+        report.remarks.append(f"no figures: {error}; pip install matplotlib")
+        return []
+    try:
+        return figures_of(report.results, folder)
+    except UserError as error:
+        report.remarks.append(f"no figures: {error}")
+        return []
+
+
+def write_report(report: Report, folder: str | Path, figures: Sequence[tuple[str, Path]] = ()) -> Path:
+    """Write the three files into a folder; gives the page."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {
+        "tables.md": markdown(report),
+        "tables.csv": comma_separated(report),
+        "index.html": page(report, figures),
+    }
+    for name, text in texts.items():
+        write_atomic(folder / name, lambda file, text=text: file.write_text(text, encoding="utf-8", newline=""))
+    return folder / "index.html"
+
+
+def markdown(report: Report) -> str:
+    """The tables as Markdown."""
+    lines = ["# Results beside the printed tables", "", INTRODUCTION, ""]
+    lines += [f"- **{name}**: {meaning}" for name, meaning in VERDICTS.items()]
+    for table in TABLES:
+        if rows := report.of(table):
+            lines += ["", f"## {heading(table)}"]
+            for environment, group in sections(rows):
+                lines += [
+                    "",
+                    f"### {_escaped(environment)}",
+                    "",
+                    _pipes(COLUMNS),
+                    _pipes(["---", *["---:"] * 8, "---"]),
+                ]
+                lines += [_pipes(cells(row)) for row in group]
+            lines += ["", table.note] if table.note else []
+    if rows := doubled_rows(report):
+        lines += ["", f"## {DOUBLED}", "", _pipes(DOUBLED_COLUMNS), _pipes(["---", "---:", "---:"])]
+        lines += [*map(_pipes, rows), "", DOUBLED_NOTE]
+    if report.remarks:
+        lines += ["", "## Remarks", "", *(f"- {_escaped(remark)}" for remark in report.remarks)]
+    return "\n".join(lines) + "\n"
+
+
+def _pipes(words: Sequence[str]) -> str:
+    return f"| {' | '.join(map(_escaped, words))} |"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("*", "\\*")
+
+
+def comma_separated(report: Report) -> str:
+    """Every row with all its digits, for machines."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    paper = [f"printed_{name}" for name in Printed._fields]
+    writer.writerow(
+        ["table", "metric", "environment", "algorithm", "seeds", *Summary._fields, *paper, "ratio", "verdict"]
+    )
+    for row in report.rows:
+        about = (row.table.number, row.table.metric, row.environment, row.label, row.seeds)
+        writer.writerow([*about, *row.found, *(row.printed or [""] * len(paper)), row.ratio, row.verdict])
+    return file.getvalue()
+
+
+def page(report: Report, figures: Sequence[tuple[str, Path]] = ()) -> str:
+    """The whole report as one HTML page, pictures included."""
+    parts = [f"<h1>Results beside the printed tables</h1>\n<p>{html.escape(INTRODUCTION)}</p>"]
+    parts += ["<ul>", *(f"<li><b>{name}</b>: {html.escape(text)}</li>" for name, text in VERDICTS.items()), "</ul>"]
+    for table in TABLES:
+        if rows := report.of(table):
+            parts.append(f"<h2>{html.escape(heading(table))}</h2>")
+            for environment, group in sections(rows):
+                parts.append(_html_table(environment, COLUMNS, map(cells, group), [row.verdict for row in group]))
+            parts += [f"<p>{html.escape(table.note)}</p>"] if table.note else []
+    if rows := doubled_rows(report):
+        parts += [_html_table(DOUBLED, DOUBLED_COLUMNS, rows, [""] * len(rows)), f"<p>{html.escape(DOUBLED_NOTE)}</p>"]
+    parts += ["<h2>Figures</h2>"] if figures else []
+    parts += [_html_figure(title, path) for title, path in figures]
+    if report.remarks:
+        parts += ["<h2>Remarks</h2>\n<ul>", *(f"<li>{html.escape(remark)}</li>" for remark in report.remarks), "</ul>"]
+    return PAGE.format(style=STYLE, body="\n".join(parts))
+
+
+def _html_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], kinds: Sequence[str]) -> str:
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+    lines = [
+        f'<tr class="{kind}">' + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+        for row, kind in zip(rows, kinds, strict=True)
+    ]
+    caption = f"<caption>{html.escape(title)}</caption>"
+    return f'<div class="scroll"><table>{caption}\n<tr>{head}</tr>\n' + "\n".join(lines) + "\n</table></div>"
+
+
+def _html_figure(title: str, path: Path) -> str:
+    data = base64.b64encode(Path(path).read_bytes()).decode()
+    name = html.escape(title, quote=True)
+    return f'<figure><img alt="{name}" src="data:image/png;base64,{data}"><figcaption>{name}</figcaption></figure>'

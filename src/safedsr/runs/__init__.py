@@ -1,0 +1,1 @@
+"""Run folders: what a training writes, and everything that is read from them."""

@@ -1,0 +1,62 @@
+"""Short names for results: the algorithm, and what differs from its defaults."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from safedsr.agents.registry import ALGORITHMS
+from safedsr.envs.grid.config import GridConfig
+from safedsr.runs.config import TrainConfig
+from safedsr.runs.experiment import DEFAULT_BUDGET
+
+FEW_CHANGES = 2  # numbers that a label spells out
+
+
+def label_of(config: Mapping[str, Any], budgets: Sequence[float], steps: int) -> str:
+    """The algorithm, and in brackets its preset and what differs from it, float32, a budget of 5 and 500 000 steps."""
+    preset, changes = nearest_preset(config)
+    words = [preset] if preset else []
+    words += [value for _, value in changes if isinstance(value, str)]
+    numbers = [f"{name}={short(value)}" for name, value in changes if not isinstance(value, str)]
+    words += numbers if len(numbers) <= FEW_CHANGES else [f"{len(numbers)} settings changed"]
+    if (matmul := config["train"].get("matmul", TrainConfig.matmul)) != TrainConfig.matmul:
+        words.append(matmul)
+    if any(budget != float(DEFAULT_BUDGET) for budget in budgets):
+        words.append(f"budget {short(budgets)}")
+    if steps != TrainConfig.steps:
+        words.append(f"{short(steps)} steps")
+    return f"{config['algorithm']} ({', '.join(words)})" if words else config["algorithm"]
+
+
+def nearest_preset(config: Mapping[str, Any]) -> tuple[str, list[tuple[str, Any]]]:
+    """The preset that a run's settings are nearest to, empty for the algorithm's defaults; and what differs from it."""
+    given = {**config.get("agent", {}), **config.get("grid", {})}
+    algorithm = ALGORITHMS.get(config["algorithm"])
+    if algorithm is None:
+        return "", list(_changes(given, asdict(GridConfig())))
+    presets = {"": algorithm.default} | {name: algorithm.settings(name) for name in algorithm.presets}
+    found = {name: list(_changes(given, asdict(settings) | asdict(GridConfig()))) for name, settings in presets.items()}
+    return min(found.items(), key=lambda pair: len(pair[1]))
+
+
+def short(value: Any) -> str:
+    """A setting in few letters: 2500000 is 2.5M."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ",".join(map(short, value))
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    for size, unit in ((1_000_000, "M"), (1_000, "k")):
+        if value >= max(size, 10_000) and value * 10 % size == 0:
+            return f"{value / size:g}{unit}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _changes(settings: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in settings.items():
+        usual = default.get(name)
+        if isinstance(value, Mapping):
+            yield from _changes(value, usual if isinstance(usual, Mapping) else {})
+        elif (list(usual) if isinstance(usual, tuple) else usual) != (
+            list(value) if isinstance(value, tuple) else value
+        ):
+            yield name, value

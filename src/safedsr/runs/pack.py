@@ -1,0 +1,155 @@
+"""Packed run folders: what tables and figures need of a run, small enough to keep under version control.
+
+    config.json  manifest.json  summary.parquet  series.parquet  [positions.parquet]
+
+The summary is exact. Series are means over stretches of 2000 steps in half precision, with the IQM over seeds (taken
+before the mean, as Sec. 5.2 has it) as if it were a seed -1. Positions are those of each environment's best seed, in
+eighths of a cell, as differences.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from safedsr.errors import UserError
+from safedsr.runs import metrics, storage
+from safedsr.runs.folder import read_manifest
+from safedsr.runs.labels import label_of
+from safedsr.runs.results import COUNTS, PACKED, Result, read_run
+from safedsr.runs.storage import Table
+
+STRETCH = 2_000  # environment steps of a point
+POINTS = STRETCH // metrics.GRID_STEP
+SERIES = ("reward", "cost", "safe", "goal")
+MIDDLE = -1  # the seed that stands for the IQM over all of them
+PARTS = 8  # of a cell
+
+
+def pack(folder: str | Path, out: str | Path, remarks: list[str] | None = None) -> Path:
+    """Write the packed form of a run folder into a new folder; `remarks` gets what the run lacks."""
+    folder, out = Path(folder), Path(out)
+    manifest = read_manifest(folder)
+    if out.exists() and any(out.iterdir()):
+        raise UserError(f"{out} is not empty; choose another folder")
+    results = read_run(folder, [] if remarks is None else remarks)
+    out.mkdir(parents=True, exist_ok=True)
+    about = {"step": str(next(iter(results.values())).steps)}
+    storage.write_table(out / "summary", storage.concatenate([_summary(*row) for row in results.items()]), about)
+    storage.write_table(out / "series", storage.concatenate([_series(*row) for row in results.items()]), about)
+    if tracks := {i: result.positions for i, result in results.items() if result.positions is not None}:
+        storage.write_table(out / "positions", _positions(tracks), about)
+    storage.write_json(out / "config.json", storage.read_json(folder / "config.json"))
+    # The manifest comes last: a folder that has one is whole.
+    storage.write_json(out / "manifest.json", {**manifest, "format": PACKED, "command": names_only(manifest)})
+    return out
+
+
+def pack_all(folders: Sequence[Path], out: Path, remarks: list[str]) -> list[Path]:
+    """Pack several run folders into folders of their names under `out`."""
+    names = [folder.resolve().name for folder in folders]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"{names.count(name)} folders are named '{name}'; pack them into different --out folders")
+    return [pack(folder, out / name, remarks) for folder, name in zip(folders, names, strict=True)]
+
+
+def names_only(manifest: dict[str, Any]) -> str:
+    """The command of a manifest without the folders of the machine it ran on."""
+    words = str(manifest.get("command", "")).split(" ")
+    flags = [word.partition("=") for word in words]
+    return " ".join(flag + equals + Path(value).name if equals else Path(flag).name for flag, equals, value in flags)
+
+
+def read_packed(folder: Path) -> dict[int, Result]:
+    """The results of a packed folder, by environment."""
+    config = storage.read_json(folder / "config.json", ["algorithm", "environments"])
+    summary, series, positions = (storage.read_table(folder / name) for name in ("summary", "series", "positions"))
+    if summary is None or series is None:
+        raise UserError(f"{folder} lacks its summary or its series; pack the run again")
+    steps = int(summary[1]["step"])
+    tracks = positions[0] if positions else {}
+    return {
+        i: _result(folder, config, i, steps, _rows(summary[0], i), _rows(series[0], i), _rows(tracks, i))
+        for i in range(len(config["environments"]))
+        if (summary[0]["environment"] == i).any()
+    }
+
+
+def _rows(table: Table, environment: int) -> Table:
+    here = table["environment"] == environment if table else np.zeros(0, bool)
+    return {name: column[here] for name, column in table.items()}
+
+
+def _result(
+    folder: Path, config: dict[str, Any], i: int, steps: int, summary: Table, series: Table, track: Table
+) -> Result:
+    about = config["environments"][i]
+    budgets, costs, seeds = tuple(about["budgets"]), tuple(about["costs"]), tuple(summary["seed"].tolist())
+    counts = {name: summary[name] for name in COUNTS if name in summary}
+    counts |= {f"last cost {name}": summary[f"last cost {j}"] for j, name in enumerate(costs)}
+    grid = series["step"][series["seed"] == MIDDLE]
+    points = {name: series[name].astype(np.float32).reshape(len(seeds) + 1, len(grid)) for name in SERIES}
+    return Result(
+        path=folder,
+        algorithm=config["algorithm"],
+        label=label_of(config, budgets, steps),
+        layout=about["name"],
+        costs=costs,
+        budgets=budgets,
+        seeds=seeds,
+        steps=steps,
+        counts=counts,
+        grid=grid,
+        series={name: values[1:] for name, values in points.items()},
+        positions=_restore(track) if len(track.get("x", ())) else None,
+        middle={name: values[0] for name, values in points.items()},
+    )
+
+
+def _summary(i: int, result: Result) -> Table:
+    costs = {f"last cost {j}": result.counts[f"last cost {name}"] for j, name in enumerate(result.costs)}
+    counts = {name: result.counts[name] for name in COUNTS if name in result.counts}
+    return {"environment": np.full(len(result.seeds), i, np.int32), "seed": np.array(result.seeds), **counts, **costs}
+
+
+def _series(i: int, result: Result) -> Table:
+    ends = np.append(result.grid[POINTS - 1 :: POINTS], result.grid[len(result.grid) // POINTS * POINTS :][-1:])
+    seeds = np.array([MIDDLE, *result.seeds])
+    middle = result.middle or {name: metrics.over_seeds(result.series[name]) for name in SERIES}
+    values = {name: stretches(np.vstack([middle[name], result.series[name]])) for name in SERIES}
+    return {
+        "environment": np.full(len(seeds) * len(ends), i, np.int32),
+        "seed": np.repeat(seeds, len(ends)),
+        "step": np.tile(ends, len(seeds)),
+        **{name: found.astype(np.float16).ravel() for name, found in values.items()},
+    }
+
+
+def stretches(series: np.ndarray) -> np.ndarray:
+    """Means over stretches of ten points [S, ceil(T / 10)]; points that are missing do not count."""
+    missing = -series.shape[1] % POINTS
+    whole = np.pad(series, ((0, 0), (0, missing)), constant_values=np.nan).reshape(len(series), -1, POINTS)
+    known = np.isfinite(whole)
+    count = known.sum(-1)
+    return np.divide(np.where(known, whole, 0).sum(-1), count, out=np.full(count.shape, np.nan), where=count > 0)
+
+
+def _positions(tracks: dict[int, np.ndarray]) -> Table:
+    """Eighths of a cell as differences, which repeat themselves, and a mark where an episode ends."""
+    widest = max(np.nanmax(track, initial=0) for track in tracks.values()) * PARTS
+    kind = np.uint8 if np.rint(widest) <= np.iinfo(np.uint8).max else np.uint16
+    tables = []
+    for i, track in tracks.items():
+        breaks = np.isnan(track[:, 0])
+        eighths = np.rint(track[~breaks] * PARTS).astype(kind)
+        moves = np.diff(eighths, axis=0, prepend=kind(0))  # wraps round, as does the sum that undoes it
+        ends = np.append(breaks[1:], False)[~breaks]
+        tables.append({"environment": np.full(len(moves), i), "x": moves[:, 0], "y": moves[:, 1], "end": ends})
+    return storage.concatenate(tables)
+
+
+def _restore(track: Table) -> np.ndarray:
+    eighths = np.stack([np.cumsum(track[name], dtype=track[name].dtype) for name in ("x", "y")], 1)
+    return np.insert(eighths.astype(np.float32) / PARTS, np.flatnonzero(track["end"]) + 1, np.nan, axis=0)

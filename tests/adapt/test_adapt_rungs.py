@@ -1,0 +1,278 @@
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from test_safedsr import one_hot_phi
+from tiny import same_trees, tiny_agent
+from walked import walked_agent
+
+from safedsr.adapt import penalty
+from safedsr.adapt.config import CertificateConfig, ClimbConfig
+from safedsr.adapt.costs import environment_of, past_of
+from safedsr.adapt.ladder import adapt
+from safedsr.adapt.online import learn_in, start_state
+from safedsr.adapt.penalty import LADDER, Score, learn_penalty, score, search_penalty, with_lam
+from safedsr.adapt.successor import Known, learn_from, learn_from_memory, learner_state, next_lam
+from safedsr.agents.safedsr.equations import DsrPolicy, Weights, all_features, both_features, scores
+from safedsr.agents.safedsr.learner import init
+from safedsr.core.replay import unpack
+from safedsr.engine.evaluate import run_episodes
+from safedsr.engine.program import Program
+from safedsr.envs.grid.physics import ACTIONS
+from safedsr.errors import UserError
+from safedsr.runs.experience import steps
+from safedsr.runs.policy import own_job
+from safedsr.types import Transition
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+LOW_ROAD = "S.G\n.C."  # two steps straight on, four by the lower road, which costs
+HIGH_ROAD = np.array([[0, 1, 0], [0, 0, 0]], np.float32)  # now the straight one does
+START = np.array([0.5, 0.5]) / 3
+FEW = CertificateConfig(episodes=100)
+
+
+@pytest.fixture(scope="module")
+def agent():
+    """It has found the straight road by learning from memory."""
+    walked = walked_agent(LOW_ROAD, 0.5, exact=True)
+    found, reached = learn_from_memory(walked, walked.environment, 2000, 1.0)
+    assert reached.safe == 1.0 and found.act(START) == ACTIONS.index("right")
+    return found
+
+
+@pytest.fixture(scope="module")
+def moved(agent):
+    """The same agent with cost weights for the other road."""
+    return agent.refit(HIGH_ROAD)
+
+
+def test_m_from_memory_becomes_that_of_the_greedy_policy():
+    """Three states, deterministic steps, one-hot features and a linear M: (I - γP)⁻¹ of its own best actions."""
+    states = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    phi = one_hot_phi()
+    each = jax.vmap(all_features, (None, 0))(phi, states)  # [3, 4, 12]
+    nexts = np.random.default_rng(5).integers(3, size=12)
+    t = Transition(
+        obs=jnp.repeat(states, 4, 0),
+        action=jnp.tile(jnp.arange(4), 3),
+        reward=jnp.zeros(12),
+        cost=jnp.zeros((12, 1)),
+        next_obs=states[nexts],
+        terminated=jnp.zeros(12),
+    )
+    known = Known(t, jax.vmap(both_features, (None, 0))(phi, t))
+    config = tiny_agent("safedsr", features=12, successor_hidden=(), gamma=0.8, learning_rate=0.01, batch_size=24)
+    config = dataclasses.replace(config, sync_every=200, train_start=200, freeze=200)
+    costs = np.random.default_rng(2).random(12).astype(np.float32)
+    weights = Weights(jnp.zeros(12), jnp.asarray(costs)[None])
+    start = init(jax.random.key(0), 1, config)
+    state = learner_state(DsrPolicy(phi, start.successor, weights), jax.random.key(1), config)
+    lam = jnp.array([2.0])
+    state, _ = learn_from(known, state, lam, jax.random.key(2), config, 16_000)
+
+    m = jax.vmap(state.successor)(each.reshape(12, 12))
+    best = np.argmax(scores(state.successor, weights, each.reshape(12, 12), lam).reshape(3, 4), 1)
+    chain = np.zeros((12, 12))
+    chain[np.arange(12), 4 * nexts + best[nexts]] = 1
+    np.testing.assert_allclose(m, np.linalg.inv(np.eye(12) - 0.8 * chain), atol=0.05)
+    cheapest = np.zeros(12)  # value iteration: no policy pays less
+    for _ in range(200):
+        cheapest = costs + 0.8 * cheapest.reshape(3, 4).min(1)[nexts]
+    np.testing.assert_allclose(m @ costs, cheapest, atol=0.05)
+
+
+def test_a_learner_goes_on_from_a_policy(agent):
+    learner, config = agent.policy.learner, agent.job.agent
+    state = learner_state(learner, jax.random.key(0), config)
+    assert same_trees((state.encoder.phi, state.target_phi), (learner.phi, learner.phi))
+    assert same_trees((state.successor, state.target_successor), (learner.successor, learner.successor))
+    assert same_trees(state.weights, learner.weights) and not state.successor_optimizer[0].count
+
+
+def test_a_policy_follows_from_memory_alone(agent, moved):
+    before = jax.tree.map(np.array, (agent.policy, agent.past))
+    there = score(moved, moved.environment, 0.0)
+    assert (there.safe, there.goal) == (0.0, 1.0)  # still straight on, and it costs
+    found, reached = learn_from_memory(moved, moved.environment, 4000, 0.9)
+    assert reached.safe == 1.0 and found.act(START) == ACTIONS.index("down")
+    cost = run_episodes(found, moved.environment.scene.layout, 5).cost
+    assert not cost.any()
+    same = found.policy._replace(
+        learner=found.policy.learner._replace(successor=moved.policy.learner.successor), lam=moved.policy.lam
+    )
+    assert same_trees(same, moved.policy)  # φ, w_r and w_c are what they were
+    assert same_trees(before, jax.tree.map(np.array, (agent.policy, agent.past)))
+    assert not same_trees(moved.policy, found.policy)
+
+
+def test_which_caution_to_learn_next():
+    lam, acted = jnp.array([1.0, 0.0]), jnp.array([3.0, 4.0])
+
+    def after(safe, goal, lam=lam):
+        return next_lam(lam, acted, Score(safe, goal, 0.0, 0.0)).tolist()
+
+    assert after(0.5, 1.0) == [3.0, 4.0]  # what acted well
+    assert after(0.0, 1.0) == pytest.approx([2.0, 2 * LADDER[1]])  # nothing is safe: more
+    assert after(0.0, 0.2) == pytest.approx([0.5, 0.5 * LADDER[1]])  # not even the goal: less
+    assert after(0.0, 1.0, jnp.array([40.0])) == pytest.approx([LADDER[2]])  # too much: from little again
+
+
+def test_scores_are_those_of_plain_episodes(agent, monkeypatch):
+    monkeypatch.setattr(penalty, "BATCH", 20)
+    environment = agent.environment._replace(budgets=(1.5,))
+    found = score(agent, environment, 0.6, batches=4)
+    outcome = run_episodes(agent, environment.scene.layout, 80, 0.6)
+    assert found.goal == outcome.reached.mean() and 0 < found.safe < found.goal
+    assert found.safe == (outcome.reached & (outcome.cost[:, 0] <= 1.5)).mean()
+    assert found.spared == pytest.approx(-np.maximum(outcome.cost - 1.5, 0).mean())
+    assert found.reward == pytest.approx(outcome.ret.mean(), rel=1e-5)
+
+
+def torn(agent):
+    """The agent with an M that says: straight on pays 1 and costs 1, down pays 0.5 and costs nothing; next, go on."""
+    learner = agent.policy.learner
+    d = len(learner.weights.w_r)
+    weights = Weights(jnp.eye(d)[0], jnp.eye(d)[1:2])
+    places = jnp.asarray([START, START + np.array([0.25, 0.0])], jnp.float32)  # a step of 0.75 cells, on a map of 3
+    phi = np.asarray(jax.vmap(all_features, (None, 0))(learner.phi, places))
+    wanted = np.zeros((2, 4, d))
+    wanted[0, ACTIONS.index("right"), :2] = 1, 1
+    wanted[0, ACTIONS.index("down"), 0] = 0.5
+    wanted[1, ACTIONS.index("right"), 0] = 1
+    matrix = np.linalg.lstsq(phi.reshape(8, -1), wanted.reshape(8, -1))[0].T
+    numbers = jnp.asarray(matrix, jnp.float32), jnp.zeros(d)
+    m = eqx.tree_at(lambda net: (net.layers[0].weight, net.layers[0].bias), learner.successor, numbers)
+    return agent.with_policy(agent.policy._replace(learner=learner._replace(successor=m, weights=weights)))
+
+
+def test_the_search_finds_the_caution_that_is_needed(monkeypatch, agent, moved):
+    """Scores are read off the start's action: straight on is unsafe, down is safe, and waiting reaches nothing."""
+    tried = []
+
+    def judge(candidate, environment, epsilon, batches=1):
+        action = ACTIONS[candidate.act(START)]
+        tried.append((float(candidate.policy.lam[0]), batches))
+        return Score({"down": 1.0}.get(action, 0.0), {"up": 0.0, "left": 0.0}.get(action, 1.0), 0.0, 0.0)
+
+    monkeypatch.setattr(penalty, "score", judge)
+    divided = with_lam(torn(moved), [0.0])
+    assert divided.act(START) == ACTIONS.index("right")
+    found, best = search_penalty(divided, moved.environment)
+    assert best.safe == 1.0 and found.act(START) == ACTIONS.index("down") and found.policy.lam[0] > 0.5
+    assert [lam for lam, batches in tried if batches == 1] == pytest.approx(LADDER)
+    assert sum(batches > 1 for _, batches in tried) == 1 + penalty.FINALISTS
+    assert same_trees(found.policy._replace(lam=divided.policy.lam), divided.policy)
+
+
+def test_a_search_over_several_costs_goes_one_after_the_other(monkeypatch, moved):
+    both = moved.refit(np.stack([HIGH_ROAD, HIGH_ROAD]))
+
+    def judge(candidate, environment, epsilon, batches=1):
+        first, second = np.asarray(candidate.policy.lam)
+        return Score(-abs(np.log2((first + 0.01) / 0.4)) - abs(np.log2((second + 0.01) / 6.4)), 0.0, 0.0, 0.0)
+
+    monkeypatch.setattr(penalty, "score", judge)
+    found, _ = search_penalty(both, both.environment)
+    np.testing.assert_allclose(found.policy.lam, [0.4, 6.4], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("rule", "change"), [("proportional", 0.01), ("sign", 0.02)])
+def test_the_penalty_is_learnt_on_policy(moved, rule, change):
+    """Straight on costs 1 an episode, two steps long, where 0.5 is allowed: λ climbs by the same step each time."""
+    config = moved.job.agent
+    rules = dataclasses.replace(config.multiplier, rule=rule, lam_lr=0.02, lam_step=0.02)
+    epsilon = dataclasses.replace(config.epsilon, epsilon_start=0.0, epsilon_end=0.0)
+    greedy = moved.changed(
+        job=dataclasses.replace(moved.job, agent=dataclasses.replace(config, multiplier=rules, epsilon=epsilon))
+    )
+    environment = moved.environment._replace(budgets=(0.5,))
+    found = learn_penalty(with_lam(greedy, [0.1]), environment, steps=10)
+    assert greedy.act(START) == ACTIONS.index("right")
+    assert float(found.policy.lam[0]) == pytest.approx(0.1 + 5 * change, rel=1e-5)
+    aimed = dataclasses.replace(rules, aim=(1.0,))
+    aims = greedy.changed(
+        job=dataclasses.replace(greedy.job, agent=dataclasses.replace(config, multiplier=aimed, epsilon=epsilon))
+    )
+    there = learn_penalty(with_lam(aims, [0.1]), environment, steps=10).policy.lam[0]
+    assert float(there) == pytest.approx(0.1 if rule == "proportional" else 0.0, abs=1e-6)
+
+
+def test_training_goes_on_where_the_agent_is(moved):
+    program = Program(own_job(moved))
+    state = start_state(program, moved, moved.environment, seed=0)
+    kept = steps(moved.past, moved.environment.scene.layout, moved.job.grid)
+    assert same_trees(program.trainer.policy(state), moved.policy)
+    ring = unpack(state.ring)
+    count = len(kept.obs)
+    for name in Transition._fields:
+        np.testing.assert_array_equal(getattr(ring, name)[:count], getattr(kept, name))
+        np.testing.assert_array_equal(getattr(ring, name)[count : 2 * count], getattr(kept, name))
+    assert state.reservoir is not None and int(state.reservoir.seen.sum()) == 2 * count  # reward and cost
+    assert np.asarray(ring.cost).any()
+
+
+def test_new_interactions(moved):
+    before = jax.tree.map(np.array, (moved.policy, moved.past))
+    later = list(learn_in(moved, moved.environment, 190, 100))
+    assert len(later) == 2  # of 100 steps each, since a period has 50
+    first, last = (a.policy.learner for a in later)
+    assert same_trees(first.phi, moved.policy.learner.phi) and same_trees(last.phi, first.phi)
+    for name in ("successor", "weights"):
+        assert not same_trees(getattr(first, name), getattr(moved.policy.learner, name))
+        assert not same_trees(getattr(first, name), getattr(last, name))
+    assert len(last.weights.w_c) == 1 and len(past_of(later[1]).action) >= len(past_of(moved).action)
+    assert same_trees(before, jax.tree.map(np.array, (moved.policy, moved.past)))
+
+
+def test_auto_climbs_until_the_certificate_passes(agent):
+    shown = []
+    found = adapt(agent, HIGH_ROAD, budget=0.5, certificate=FEW, show=shown.append)
+    assert [rung.level for rung in found.rungs] == ["cost", "penalty", "memory"] and tuple(shown) == found.rungs
+    assert [rung.certificate.passed for rung in found.rungs] == [False, False, True]
+    assert found.level == "memory" and found.certificate.passed and found.agent is found.rungs[-1].agent
+    assert found.agent.act(START) == ACTIONS.index("down") and found.agent.environment.budgets == (0.5,)
+    easy = adapt(agent, agent.environment.scene, certificate=FEW)
+    assert easy.level == "cost" and len(easy.rungs) == 1
+
+
+@pytest.mark.parametrize(("level", "passes"), [("cost", False), ("penalty", False), ("memory", True)])
+def test_a_level_is_reached_and_certified_once(agent, level, passes):
+    found = adapt(agent, HIGH_ROAD, level, 0.5, FEW, ClimbConfig(updates=4000))
+    assert [rung.level for rung in found.rungs] == [level] and found.certificate.passed == passes
+
+
+def test_the_full_rung_goes_on_if_memory_did_not_do(agent):
+    """One update is too few, new steps with the same learner are enough; λ is learnt, not searched."""
+    spend = ClimbConfig(penalty="learn", penalty_steps=50, updates=1, steps=100)
+    found = adapt(agent, HIGH_ROAD, "full", 0.5, FEW, spend)
+    assert found.level == "full" and found.rungs[0].certificate.budgets == (0.5,)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"costs": HIGH_ROAD, "level": "mermory"}, "unknown level 'mermory'; did you mean 'memory'"),
+        ({"costs": "square"}, "cost shape 'square' is drawn for rooms"),
+        ({"costs": HIGH_ROAD, "budget": "1,2"}, "budget is '1,2'; there are 1 costs"),
+    ],
+)
+def test_adaptations_that_cannot_be(agent, given, message):
+    with pytest.raises(UserError, match=f"^{message}"):
+        adapt(agent, **given)
+    with pytest.raises(UserError, match=r"^this policy has no refit set"):
+        adapt(agent.changed(past=None), HIGH_ROAD)
+
+
+@pytest.mark.parametrize("name", ["penalty_steps", "updates", "steps"])
+def test_nothing_can_be_done_with_nothing(name):
+    with pytest.raises(UserError, match=f"^{name} is 0; give at least 1"):
+        dataclasses.replace(ClimbConfig(), **{name: 0})
+
+
+def test_what_an_environment_is_after_adapting(agent):
+    both = environment_of(agent, np.stack([HIGH_ROAD, 2 * HIGH_ROAD]), "1,2")
+    assert both.budgets == (1.0, 2.0) and both.scene.cost_names == ("cost-0", "cost-1")
+    assert environment_of(agent, None) == agent.environment

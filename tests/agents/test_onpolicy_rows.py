@@ -1,0 +1,180 @@
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiny import same_trees
+
+from safedsr.agents.onpolicy.baselines import BASELINES, Baseline, State, make_baseline
+from safedsr.agents.onpolicy.config import OnPolicyConfig
+from safedsr.agents.onpolicy.controllers import lagrangian
+from safedsr.agents.onpolicy.steps import natural
+from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.layout import Layout, stack_layouts
+from safedsr.envs.grid.physics import ACTIONS
+from safedsr.envs.grid.text import parse_scene
+from safedsr.errors import UserError
+from safedsr.types import Record
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+
+CONFIG = OnPolicyConfig(
+    steps_per_epoch=200,
+    hidden=(16,),
+    batch_size=32,
+    update_iters=2,
+    target_kl=0.05,
+    kl_reduce="mean",
+    gamma=0.9,
+    actor_lr=1e-2,
+    critic_lr=1e-2,
+    decay_steps=0,
+    critic_l2=0.0,
+    window=20,
+    lam_lr=2.0,
+    pid_kp=1.0,
+    pid_ki=0.5,
+    barrier=0.5,
+    barrier_max=20.0,
+    distance=0.0,
+    pcpo_first_term="x",
+)
+GRID = GridConfig(step_std=0.0, time_limit=1000)  # longer than two epochs: only the goal ends an episode
+KEY = jax.random.key(0)
+UNCONSTRAINED = ("pg", "ppo", "npg", "trpo")
+CONSTRAINED = [name for name in BASELINES if name not in UNCONSTRAINED]
+TWO_COSTS = parse_scene("SABG\n\nA = fire 1\nB = water 1").layout
+
+
+def free(layout: Layout) -> Layout:
+    return layout._replace(costs=np.zeros_like(layout.costs))
+
+
+NEAR = parse_scene("SCCG").layout
+FAR = parse_scene("SC" + "." * 60 + "G").layout  # no walk of two epochs gets there
+FORK = parse_scene("SCG\n...\n\nC = fire 3").layout  # two steps through the fire, or four around it
+COSTLY, FREE, ENDLESS, SLACK, TIGHT = range(5)
+LAYOUTS = stack_layouts([NEAR, free(NEAR), FAR, FORK, FORK])
+BUDGETS = jnp.array([[1.0], [1.0], [1.0], [1000.0], [1.0]])
+EPOCHS = 40
+
+
+class Trained(NamedTuple):
+    """A row on each of the maps, from the same key."""
+
+    state: State  # after two epochs
+    records: Record
+    logs: dict
+    best: list[str]  # likeliest action at the start after all epochs
+
+
+@cache
+def trained(name: str) -> Trained:
+    trainer = make_baseline(CONFIG, GRID, name)
+    run = jax.jit(jax.vmap(partial(trainer.advance, phase="learn", periods=2), (0, 0, 0, None)))
+    state = jax.vmap(trainer.init, (None, 0))(KEY, LAYOUTS)
+    early, records, logs = run(state, LAYOUTS, BUDGETS, jnp.int32(0))
+    state = early
+    for epoch in range(2, EPOCHS, 2):
+        state, _, _ = run(state, LAYOUTS, BUDGETS, jnp.int32(epoch * CONFIG.steps_per_epoch))
+    starts = ((LAYOUTS.starts[:, 0] + 0.5) / LAYOUTS.scale[:, None]).astype(np.float32)
+    scores = jax.vmap(trainer.values)(trainer.policy(state), starts).score
+    return Trained(early, records, logs, [ACTIONS[action] for action in np.argmax(scores, -1)])
+
+
+def on(layout: int, tree: Any) -> Any:
+    return jax.tree.map(lambda x: np.asarray(x[layout]), tree)
+
+
+def actor(state: State, layout: int) -> list[np.ndarray]:
+    return jax.tree.leaves(on(layout, state.learner.nets.actor))
+
+
+def is_finite(tree: Any) -> bool:
+    numbers = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return all(bool(jnp.isfinite(leaf).all()) for leaf in numbers)
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_every_row_trains_on_costs_without_costs_and_without_an_end(name):
+    state, records, logs, _ = trained(name)
+    assert records.done.shape == (5, 400)
+    assert records.reached[COSTLY].any()
+    assert records.cost[COSTLY].max() > 0
+    assert not records.done[ENDLESS].any()
+    assert is_finite((state, logs))
+    np.testing.assert_array_equal(state.window.count, records.done.sum(1))
+    np.testing.assert_array_equal(logs["mean_cost"][np.array([FREE, ENDLESS])], [0, 1])  # 1 is the budget
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_every_row_takes_the_best_way_its_budget_allows(name):
+    best = trained(name).best
+    assert best[SLACK] == "right"
+    assert best[TIGHT] == ("right" if name in UNCONSTRAINED else "down")
+
+
+@pytest.mark.parametrize(
+    ("name", "same"),
+    [
+        ("cpo", "oncrpo"),
+        ("cpo", "trpo-lag"),
+        ("cpo", "trpo-pid"),
+        ("ppo-lag", "cppo-pid"),
+        ("ppo-lag", "p3o"),
+    ],
+)
+def test_rows_are_the_same_without_costs(name, same):
+    one, other = trained(name), trained(same)
+    assert same_trees(on(FREE, one.records), on(FREE, other.records))
+    for a, b in zip(actor(one.state, FREE), actor(other.state, FREE), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("name", CONSTRAINED)
+def test_costs_change_what_is_learnt(name):
+    state = trained(name).state
+    pairs = zip(actor(state, COSTLY), actor(state, FREE), strict=True)
+    assert not all(np.allclose(a, b, atol=1e-6, rtol=0) for a, b in pairs)
+
+
+def shapes(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_the_state_keeps_its_shapes_and_types(name):
+    trainer = make_baseline(CONFIG, GRID, name)
+    before = jax.eval_shape(trainer.init, jax.random.key(0), NEAR)
+    advance = partial(trainer.advance, phase="learn", periods=1)
+    after, _, _ = jax.eval_shape(advance, before, NEAR, jnp.ones(1), jnp.int32(0))
+    assert shapes(after) == shapes(before)
+
+
+@pytest.mark.parametrize("name", ["cpo", "pcpo"])
+def test_rows_for_one_cost_refuse_two(name):
+    with pytest.raises(UserError, match=f"{name} takes one cost and this environment has 2"):
+        make_baseline(CONFIG, GRID, name).init(jax.random.key(0), TWO_COSTS)
+
+
+def test_a_map_without_any_cost_is_refused():
+    with pytest.raises(UserError, match="ppo-lag needs a cost"):
+        make_baseline(CONFIG, GRID, "ppo-lag").init(KEY, parse_scene("S.G").layout)
+
+
+def test_trpo_lag_takes_two_costs():
+    trainer = make_baseline(replace(CONFIG, steps_per_epoch=400), GRID, "trpo-lag")
+    run = jax.jit(partial(trainer.advance, phase="learn", periods=1))
+    state, records, _ = run(trainer.init(KEY, TWO_COSTS), TWO_COSTS, jnp.array([0.0, 1000.0]), jnp.int32(0))
+    assert records.cost.shape == (400, 2)
+    fire, water = state.controller[0]
+    assert fire > CONFIG.lam_start > water  # only the first exceeds its budget
+
+
+def test_another_row_trains(monkeypatch):
+    monkeypatch.setitem(BASELINES, "new", Baseline(lagrangian, step=natural))
+    assert same_trees(trained("new").records, trained("rcpo").records)  # it is RCPO under another name
+    assert trained("new").best == trained("rcpo").best

@@ -1,0 +1,98 @@
+import json
+
+import numpy as np
+import pytest
+from test_adapt_rungs import LOW_ROAD, START, agent  # noqa: F401
+from test_evaluate import walker
+from walked import walked_agent
+
+import safedsr
+from safedsr.cli import main
+from safedsr.envs.grid.physics import ACTIONS
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+OTHER = "SCG\n..."
+
+
+@pytest.fixture(scope="module")
+def run(agent, tmp_path_factory):  # noqa: F811
+    """A folder with the policy that goes straight on."""
+    folder = tmp_path_factory.mktemp("straight")
+    agent.save(folder)
+    return folder
+
+
+@pytest.fixture
+def costs(write_map):
+    return write_map(OTHER, "other.txt")
+
+
+def test_a_certificate(run, costs, capsys):
+    assert main(["certify", str(run), "--episodes", "200"]) == 0
+    shown = capsys.readouterr().out
+    assert "corridor, cost, seed 3" in shown and "assumed: the simulator is right, the policy stays" in shown
+    assert main(["certify", str(run), "--costs", costs, "--budget", "0.5", "--episodes", "200", "--json"]) == 1
+    shown = capsys.readouterr()
+    found = json.loads(shown.out)
+    assert (found["passed"], found["seed"], found["violation"]["value"]) == (False, 3, 1.0)
+    assert shown.err == "safedsr: certificate fails: at least 0.000 of all episodes are safe goals; required: 0.9\n"
+    assert main(["certify", str(run), "--costs", costs, "--budget", "1", "--episodes", "200", "--json"]) == 0
+
+
+def test_an_adaptation(run, costs, tmp_path, capsys):
+    out = tmp_path / "adapted"
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    args = ["adapt", str(run), "--costs", costs, "--budget", "0.5", "--episodes", "200", "--out", str(out)]
+    assert main([*args, "--require", "0.95"]) == 0
+    shown = capsys.readouterr().out
+    assert "memory" in shown and "certificate passes" in shown and f"adapted policy: {out}" in shown
+    found = safedsr.load(out)
+    assert found.act(START) == ACTIONS.index("down") and found.environment.budgets == (0.5,) and found.past is not None
+    written = json.loads((out / "certificate.json").read_text())
+    assert written["passed"] and written["level"] == "memory" and written["require"] == 0.95
+    assert [rung["level"] for rung in written["rungs"]] == ["cost", "penalty", "memory"]
+    assert written["lam"] == np.asarray(found.policy.lam).tolist() and written["from"] == run.name
+    assert {path.name for path in out.iterdir()} == {
+        *("certificate.json", "policy.json", "policy.safetensors", "memory.safetensors"),
+        *("before-after.png", "leverage.png"),
+    }
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+    assert main(["certify", str(out), "--episodes", "200"]) == 0
+
+
+def test_a_refusal_writes_nothing(run, costs, tmp_path, capsys):
+    out = tmp_path / "adapted"
+    args = ["adapt", str(run), "--costs", costs, "--budget", "0.5", "--episodes", "200", "--out", str(out)]
+    assert main([*args, "--level", "cost", "--require", "0.9"]) == 1
+    assert capsys.readouterr().err.endswith("required: 0.9; nothing was written\n") and not out.exists()
+    assert main([*args, "--level", "cost", "--json"]) == 0  # without --require it is written as it is
+    assert not json.loads(capsys.readouterr().out)["passed"]
+    assert not json.loads((out / "certificate.json").read_text())["passed"]
+    assert main([*args, "--level", "cost"]) == 2
+    assert "is not an empty folder; choose another one: the old policy is kept" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--costs", "square"], "cost shape 'square' is drawn for rooms"),
+        ([], "no costs given to adapt to; write for example --costs square"),
+        (["--costs", "none", "--level", "auot"], "unknown level 'auot'; did you mean 'auto'?"),
+        (["--costs", "none", "--require", "1.5"], "require is 1.5; give a share"),
+        (["--costs", "none", "--seed", "4"], "seed is 4; the run has 3"),
+    ],
+)
+def test_bad_input_changes_nothing(run, given, message, tmp_path, capsys):
+    out = tmp_path / "adapted"
+    assert main(["adapt", str(run), "--out", str(out), *given]) == 2
+    assert capsys.readouterr().err.startswith(f"safedsr: {message}") and not out.exists()
+
+
+def test_policies_that_cannot_adapt(tmp_path, capsys):
+    without, other = tmp_path / "without", tmp_path / "other"
+    walked_agent(LOW_ROAD).changed(past=None).save(without)
+    walker("right").save(other)
+    for folder, message in ((without, "no refit set"), (other, "safedqn has no cost weights")):
+        assert main(["adapt", str(folder), "--costs", "none", "--out", str(tmp_path / "adapted")]) == 2
+        assert message in capsys.readouterr().err
+    assert main(["certify", str(other), "--episodes", "50"]) == 0  # any policy can be certified

@@ -1,0 +1,195 @@
+"""The commands about training, on the tiny run that other tests train in Python."""
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+from tiny import same_trees
+
+from safedsr.agents.registry import ALGORITHMS
+from safedsr.cli import display, main
+from safedsr.engine.program import Program
+from safedsr.runs import storage
+from safedsr.runs.folder import load_run
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+TINY = [
+    *("--seeds", "2", "--budget", "1", "--time-limit", "12", "--steps", "160", "--chunk", "20"),
+    *("--checkpoint-seconds", "0", "--trajectories", "40", "--batch-size", "8", "--buffer-size", "40"),
+    *("--train-start", "20", "--train-every", "5", "--sync-every", "20", "--hidden", "8"),
+    *("--epsilon-end", "0.2", "--epsilon-from", "20", "--epsilon-to", "100"),
+    *("--penalty-start", "60", "--lam-lr", "0.0625"),
+]
+
+
+@pytest.fixture
+def corridor_map(write_map):
+    return write_map("SCG", "corridor.txt")
+
+
+def stop_at(step, monkeypatch, folder):
+    """Make the display ask for a stop after that step."""
+
+    @contextlib.contextmanager
+    def progress_bar(title):
+        yield lambda p: (folder / "stop").touch() if p.step == step else None
+
+    monkeypatch.setattr(display, "progress_bar", progress_bar)
+
+
+def same_policy(one, other):
+    return same_trees(*(storage.read_tensors(folder / "policy.safetensors")[0] for folder in (one, other)))
+
+
+def test_train_is_what_python_trains(capsys, tmp_path, corridor_map, trained):
+    out = tmp_path / "run"
+    assert main(["train", "safedqn", "--out", str(out), "--layout", corridor_map, *TINY]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == f"run folder: {out}\n"
+    lines = printed.err.splitlines()
+    assert lines[0].startswith("safedqn 20/160 ") and lines[-1].startswith("safedqn 160/160 ")
+    assert storage.read_json(out / "config.json") == storage.read_json(trained("safedqn") / "config.json")
+    assert same_policy(out, trained("safedqn"))
+
+
+def test_stop_and_resume(capsys, monkeypatch, tmp_path, corridor_map, trained):
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        stop_at(80, patch, out)
+        assert main(["train", "safedqn", "--out", str(out), "--layout", corridor_map, *TINY]) == 130
+    printed = capsys.readouterr()
+    assert printed.err == f"safedsr: stopped at step 80 of 160, all saved in {out}; go on with --resume\n"
+    assert main(["train", "safedqn", "--out", str(out), "--resume"]) == 0
+    assert capsys.readouterr().out == f"run folder: {out}\n"
+    assert same_policy(out, trained("safedqn"))
+    assert main(["train", "safedqn", "--out", str(out), "--resume", "--steps", "200"]) == 0
+    assert load_run(out).curves["step"].max() == 200 and not same_policy(out, trained("safedqn"))
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["safedqn", "--gamma", "0.5"], "--resume takes its settings from {run}; leave out --gamma"),
+        (["safedqn", "--steps=200", "--batch-size=9"], "leave out --batch-size"),
+        (["safedsr"], "the run in {run} trains 'safedqn', not 'safedsr'"),
+        (["safedqn", "--steps", "80"], "{run} has 160 steps already; steps is 80: give more, or train anew"),
+        (["safedqn", "--steps", "210"], "steps is 210; give a multiple of the chunk (20)"),
+    ],
+)
+def test_resume_does_not_contradict_its_run(capsys, trained, args, message):
+    run = trained("safedqn")
+    assert main(["train", *args, "--out", str(run), "--resume"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.startswith("safedsr: ") and printed.err.count("\n") == 1
+    assert message.format(run=run) in printed.err
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["safe-dsr"], "unknown algorithm 'safe-dsr'; did you mean 'safedsr'?"),
+        (["safedqn", "--layout", "two-rom"], "unknown layout 'two-rom'; did you mean 'two-rooms'?"),
+        (["safedqn"], "layout 'one-room' has no costs and safedqn needs some; give --costs"),
+        (["safedqn", "--costs", "dimond"], "did you mean 'diamond'?"),
+        (["safedqn", "--costs", "diamond", "--budget", "1,2"], "budget is '1,2'; there are 1 costs"),
+        (["safedqn", "--costs", "diamond", "--seeds", "0"], "seeds is 0; train at least one"),
+        (["safedqn", "--costs", "diamond", "--first-seed", "-1"], "seeds is (-1,)"),
+        (["safedqn", "--costs", "diamond", "--steps", "700"], "steps is 700"),
+        (["safedqn", "--costs", "diamond", "--batch-size", "20000"], "buffer_size is 10000; it must hold a batch"),
+        (["safedsr", "--costs", "diamond", "--freeze", "500"], "freeze is 500; φ trains from 15000 on"),
+        (["dqn", "--costs", "diamond"], "dqn takes none"),
+        (["safedqn", "--resume"], "is not a run folder (no such folder)"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_no_folder(capsys, tmp_path, args, message):
+    assert main(["train", *args, "--out", str(tmp_path / "run")]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.startswith("safedsr: ") and printed.err.count("\n") == 1
+    assert message in printed.err and not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_is_not_empty(capsys, tmp_path, corridor_map):
+    (tmp_path / "letter.txt").write_text("dear")
+    assert main(["train", "safedqn", "--out", str(tmp_path), "--layout", corridor_map, *TINY]) == 2
+    assert "is not empty; choose another folder, or --resume" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corridor.txt", "letter.txt"]
+
+
+def test_a_training_that_breaks_down(capsys, monkeypatch, tmp_path, corridor_map):
+    monkeypatch.setattr(Program, "first_bad", lambda self, state: ("learner/q", 0, 1))
+    assert main(["train", "safedqn", "--out", str(tmp_path / "run"), "--layout", corridor_map, *TINY]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("safedsr: 'learner/q' is not finite at step 20, seed 1 in corridor, cost; ")
+
+
+def test_ctrl_c(tmp_path, corridor_map, trained):
+    trained("safedqn")  # compiles
+    out = tmp_path / "run"
+    args = ["train", "safedqn", "--out", str(out), "--layout", corridor_map, *TINY, "--steps", "1000000"]
+    process = subprocess.Popen([sys.executable, "-m", "safedsr.cli", *args], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    with process:
+        assert process.stderr.readline().startswith("safedqn 20/1000000 ")
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+    assert process.returncode == 130 and "Traceback" not in rest
+    assert "stopping after this chunk; Ctrl-C again stops at once\n" in rest
+    assert "of 1000000, all saved in" in rest and list((out / "checkpoint").glob("state-*"))
+
+
+def test_evaluate_as_json(capsys, trained):
+    assert main(["evaluate", str(trained("safedqn")), "--episodes", "20", "--epsilon", "0.5", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["environment"], row["seed"], row["episodes"]) for row in rows] == [
+        ("corridor, cost", 0, 20),
+        ("corridor, cost", 1, 20),
+    ]
+    for row in rows:
+        for name in ("goal_rate", "safe_goal_rate"):
+            assert 0 <= row[name]["low"] <= row[name]["value"] <= row[name]["high"] <= 1
+        assert len(row["cost"]) == 1 and row["length"]["value"] <= 12
+        assert row["safe_goal_rate"]["value"] <= row["goal_rate"]["value"]
+
+
+def test_evaluate_as_table(capsys, monkeypatch, trained):
+    monkeypatch.setenv("COLUMNS", "200")
+    args = ["--episodes", "10", "--seed", "1", "--costs", "none", "--budget", "3"]
+    assert main(["evaluate", str(trained("safedqn")), *args]) == 0
+    printed = capsys.readouterr().out
+    assert "corridor, none" in printed and "corridor, cost" in printed and "safe goal rate" in printed
+    assert printed.endswith("10 episodes each, ε = 0; mean and 95 % interval\n")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--seed", "5"], "seed is 5; the run has 0, 1"),
+        (["--episodes", "0"], "episodes is 0"),
+        (["--epsilon", "2"], "epsilon is 2.0; give a share between 0 and 1"),
+        (["--costs", "dimond"], "did you mean 'diamond'?"),
+        (["--costs", "diamond"], "cost shape 'diamond' is drawn for rooms"),
+        (["--budget", "1,2"], "budget is '1,2'; there are 1 costs"),
+    ],
+)
+def test_bad_evaluations(capsys, trained, args, message):
+    assert main(["evaluate", str(trained("safedqn")), *args]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and message in printed.err and printed.err.count("\n") == 1
+
+
+def test_evaluate_nothing(capsys, tmp_path):
+    assert main(["evaluate", str(tmp_path)]) == 2
+    assert "holds no policy (give a run folder)" in capsys.readouterr().err
+
+
+def test_algos(capsys):
+    assert main(["algos"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(ALGORITHMS)
+    assert main(["algos", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == {name: algorithm.about for name, algorithm in ALGORITHMS.items()}
+    assert {"safedsr", "safedqn", "dsr", "dqn"} <= found.keys()

@@ -1,0 +1,162 @@
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safedsr.core import multiplier
+from safedsr.core.config import MultiplierConfig
+from safedsr.errors import UserError
+
+CONFIG = MultiplierConfig(
+    lam_start=0.3,
+    lam_lr=0.02,
+    lam_step=0.05,
+    lam_most=3.0,
+    chance=0.25,
+    pid_kp=0.04,
+    pid_ki=0.003,
+    pid_kd=0.07,
+    pid_smooth=0.8,
+)
+COSTS = st.lists(st.floats(0, 1000, width=32), min_size=1, max_size=12)
+
+
+def plain_proportional(costs, aim):
+    lam = CONFIG.lam_start
+    for cost in costs:
+        lam = max(0.0, lam + 0.02 * (cost - aim))
+        yield lam
+
+
+def plain_sign(costs, aim):
+    lam = CONFIG.lam_start
+    for cost in costs:
+        lam = max(0.0, lam + 0.05 if cost > aim else lam - 0.05)
+        yield lam
+
+
+def plain_pid(costs, aim):
+    """Stooke et al. (2020), Alg. 2, with the slope of the smoothed cost over one update."""
+    integral, error, level = CONFIG.lam_start, 0.0, 0.0
+    for cost in costs:
+        error = 0.8 * error + 0.2 * (cost - aim)
+        level, before = 0.8 * level + 0.2 * cost, level
+        integral = max(0.0, integral + 0.003 * (cost - aim))
+        yield max(0.0, 0.04 * error + integral + 0.07 * max(0.0, level - before))
+
+
+def plain_chance(costs, aim):
+    lam = CONFIG.lam_start
+    for cost in costs:
+        lam = min(max(0.0, lam + 0.05 * ((cost > aim) - 0.25)), 3.0)
+        yield lam
+
+
+PLAIN = {"proportional": plain_proportional, "sign": plain_sign, "pid": plain_pid, "chance": plain_chance}
+
+
+def lams(rule, costs, aim, config=CONFIG):
+    """λ after each episode; `costs` is [episodes, J]."""
+    aim = jnp.asarray(aim, jnp.float32)
+    state = multiplier.init(len(aim), config)
+    found = []
+    for cost in np.asarray(costs, np.float32):
+        state = multiplier.RULES[rule](state, jnp.asarray(cost), aim, config)
+        found.append(state.lam)
+    return np.array(found)
+
+
+def test_every_rule_has_its_twin():
+    assert PLAIN.keys() == multiplier.RULES.keys()
+
+
+@pytest.mark.parametrize("rule", PLAIN)
+@pytest.mark.parametrize("aim", [0.0, 5.0])
+def test_rules_follow_their_equations(rule, aim):
+    costs = np.random.default_rng(0).choice([0, 1, 4, 5, 6, 30], 60)
+    expected = list(PLAIN[rule](costs.tolist(), aim))
+    assert max(expected) > 0.3 and (aim == 0 or min(expected) < 0.3)
+    np.testing.assert_allclose(lams(rule, costs[:, None], [aim])[:, 0], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("rule", PLAIN)
+@given(costs=COSTS, aim=st.floats(0, 1000, width=32))
+def test_lam_is_never_negative(rule, costs, aim):
+    found = lams(rule, np.array(costs)[:, None], [aim])
+    assert np.isfinite(found).all() and (found >= 0).all()
+
+
+@pytest.mark.parametrize("rule", PLAIN)
+def test_costs_do_not_touch_one_another(rule):
+    costs = np.random.default_rng(1).integers(0, 12, (30, 3))
+    together = lams(rule, costs, [5.0, 0.0, 8.0])
+    for j, aim in enumerate([5.0, 0.0, 8.0]):
+        np.testing.assert_array_equal(together[:, j], lams(rule, costs[:, j : j + 1], [aim])[:, 0])
+    assert len(set(together[-1])) == 3
+
+
+@pytest.mark.parametrize("rule", PLAIN)
+def test_no_costs_at_all(rule):
+    assert lams(rule, np.zeros((2, 0)), []).shape == (2, 0)
+
+
+WAITING = replace(CONFIG, after_goal=True, penalty_start=0)
+
+
+def step(state, cost, done=True, reached=False, config=WAITING):
+    cost = jnp.full(len(state.lam), cost, jnp.float32)
+    flags = jnp.asarray(done), jnp.asarray(reached)
+    return multiplier.after_step(state, cost, jnp.full(len(state.lam), 5.0), *flags, jnp.int32(0), config)
+
+
+@pytest.mark.parametrize("rule", PLAIN)
+def test_after_the_first_goal_it_is_as_if_it_had_never_waited(rule):
+    config = replace(WAITING, rule=rule)
+    state = multiplier.init(2, config)
+    for _ in range(3):
+        state = step(state, 9.0, config=config)
+        np.testing.assert_array_equal(state.lam, 0)
+    state = step(state, 9.0, reached=True, config=config)
+    before, usual = state, multiplier.at(jnp.full(2, CONFIG.lam_start))
+    for kept, expected in zip(state, usual, strict=True):
+        np.testing.assert_array_equal(kept, expected)
+    for cost in (9.0, 8.0):
+        state, usual = (step(s, cost, reached=True, config=config) for s in (state, usual))
+    np.testing.assert_array_equal(state.lam, usual.lam)
+    assert (state.lam != before.lam).all()
+
+
+def test_lam_starts_where_it_is_told_to():
+    np.testing.assert_allclose(multiplier.init(2, CONFIG).lam, [0.3, 0.3])
+    np.testing.assert_array_equal(multiplier.init(1, MultiplierConfig()).lam, [0.0])
+
+
+@pytest.mark.parametrize("rule", PLAIN)
+def test_a_cost_on_the_aim(rule):
+    """C_ep = b breaks no budget: λ stays, or falls by the sign rule's step."""
+    after = {"proportional": 0.3, "sign": 0.25, "pid": 0.3, "chance": 0.2975}[rule]
+    config = MultiplierConfig(lam_start=0.3, lam_step=0.05, pid_kd=0.0)
+    np.testing.assert_allclose(lams(rule, [[5.0]], [5.0], config), [[after]], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("penalty_start", -1), ("lam_start", -0.1), ("lam_lr", -1), ("pid_ki", -1), ("pid_smooth", 1.0)],
+)
+def test_impossible_settings(field, value):
+    with pytest.raises(UserError, match=f"^{field} is {value}; give a"):
+        MultiplierConfig(**{field: value})
+
+
+def test_the_chance_rule_stops_at_its_greatest():
+    config = MultiplierConfig(rule="chance", lam_start=0.3, lam_step=0.05, lam_most=0.32)
+    np.testing.assert_allclose(lams("chance", [[9.0]] * 3, [5.0], config)[:, 0], [0.32] * 3, rtol=1e-6)
+
+
+def test_the_chance_rule_rests_where_its_share_breaks_the_budget():
+    """One episode in four over the budget, and a chance of a quarter: λ comes back to where it was."""
+    found = lams("chance", [[9.0], [1.0], [1.0], [1.0]] * 5, [5.0])
+    np.testing.assert_allclose(found[3::4, 0], CONFIG.lam_start, rtol=1e-5)

@@ -1,0 +1,89 @@
+"""How SafeDSR-plus adapts, with agents that have hardly learnt."""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiny import GRID, tiny_agent
+
+from safedsr.engine.train import train
+from safedsr.envs.grid import physics as grid
+from safedsr.envs.grid.config import GridConfig
+from safedsr.errors import UserError
+from safedsr.paper import plus_adaptation
+from safedsr.paper.adaptation_rungs import LEVELS
+from safedsr.runs import experience as memory
+from safedsr.runs.config import TrainConfig
+from safedsr.runs.experiment import Job, make_environments
+from safedsr.runs.policy import load
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+ORACLE = dict.fromkeys(plus_adaptation.NEW, 0.9)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plus") / "safedsr-plus"
+    environments = make_environments("safedsr-plus", ["two-rooms"], ["none", "diamond"], "5")
+    agent = tiny_agent("safedsr-plus")
+    train(Job("safedsr-plus", environments, (100, 101), agent, GRID, TrainConfig(steps=400, chunk=40)), folder)
+    return folder
+
+
+def test_every_agent_is_tried_once_on_all_new_costs(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(plus_adaptation, "EPISODES", 64)
+    seen = []
+    plus_adaptation.adapt_all(run, tmp_path, ORACLE, updates=8, show=seen.append)
+    tried = [(costs, seed) for costs in plus_adaptation.NEW for seed in (100, 101)]
+    assert sorted(seen) == sorted(f"safedsr-plus: seed {seed} adapted to {costs}" for costs, seed in tried)
+    before = {path: path.read_bytes() for path in tmp_path.glob("*.json")}
+    assert {path.name for path in before} == {f"{costs}-{seed}.json" for costs, seed in tried}
+    plus_adaptation.adapt_all(run, tmp_path, ORACLE, updates=8, show=seen.append)
+    assert len(seen) == 6 and {path: path.read_bytes() for path in tmp_path.glob("*.json")} == before
+
+    table = plus_adaptation.adaptation_table(tmp_path, ORACLE)
+    assert [row[:2] for row in table.rows] == [(costs, "2") for costs in plus_adaptation.NEW]
+    assert len(table.columns) == len(table.rows[0]) == 6 + len(LEVELS)
+    assert table.markdown().count("\n| ") == 5
+
+
+def test_a_run_without_the_known_costs_is_refused(tmp_path):
+    environments = make_environments("safedsr-plus", ["one-room"], ["diamond"], "5")
+    train(
+        Job("safedsr-plus", environments, (0,), tiny_agent("safedsr-plus"), GRID, TrainConfig(steps=40, chunk=20)),
+        tmp_path / "run",
+    )
+    with pytest.raises(UserError, match="no agent that knows two-rooms with diamond costs"):
+        plus_adaptation.adapt_all(tmp_path / "run", tmp_path / "out", ORACLE)
+
+
+def true_forecast(layout, config: GridConfig):
+    """The chances of the next cell, by counting where steps of 256 lengths end."""
+    spread = jnp.linspace(-2.5, 2.5, 256)
+    lengths = config.step_mean + config.step_std * spread
+    chances = jnp.exp(-(spread**2) / 2)
+    rows, columns = layout.walls.shape
+
+    def one(obs, action):
+        ends = jax.vmap(lambda length: grid.land(obs * layout.scale, action, length, layout))(lengths)
+        column, row = grid.cell_of(ends).T
+        return jnp.zeros(rows * columns).at[row * columns + column].add(chances / chances.sum())
+
+    every = jax.jit(jax.vmap(one))
+    return lambda phi, obs, action: np.asarray(every(jnp.asarray(obs, jnp.float32), jnp.asarray(action)), np.float64)
+
+
+def test_true_forecasts_express_any_costs_and_those_of_a_beginner_do_not(run, monkeypatch):
+    """With true chances of the next cell, the costs of cells are the weights."""
+    agent = load(run, seed=100, environment=1)
+    layout = agent.environment.scene.layout
+    beginner = plus_adaptation.held_out_r2(agent, "small-diamond")
+    assert beginner < 0.5
+    forecast = true_forecast(layout, agent.job.grid)
+    monkeypatch.setattr(memory, "features_of", forecast)
+    exact = np.asarray(plus_adaptation.environment_of(agent, "small-diamond").scene.layout.costs[0], np.float64).ravel()
+    known = SimpleNamespace(phi=None, weights=SimpleNamespace(w_c=exact[None]))
+    monkeypatch.setattr(plus_adaptation, "learner_of", lambda agent: known)
+    assert plus_adaptation.held_out_r2(agent, "small-diamond") > 0.9

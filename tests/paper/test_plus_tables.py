@@ -1,0 +1,82 @@
+"""The tables of the experiment 'plus', from a run that has hardly learnt and from the published results."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tiny import tiny_agent
+
+from safedsr.engine.train import train
+from safedsr.figures.style import thousands
+from safedsr.paper import plus_adaptation, plus_tables
+from safedsr.paper.adaptation_plan import Scale
+from safedsr.runs.config import TrainConfig
+from safedsr.runs.experiment import Job, make_environments
+from safedsr.runs.folder import load_run
+from safedsr.runs.metrics import goal_count, safe_goal_count
+from safedsr.runs.reference import Level, Reference, key_of
+from safedsr.runs.results import load_results
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+PUBLISHED = Path(__file__).parents[2] / "results" / "plus"
+TARGETS = {"one-room": (12_000, 22_000), "two-rooms": (6_000, 11_000), "three-rooms": (3_200, 7_000)}
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plus")
+    for name, costs, seeds in (
+        ("safedsr-plus", ["none", "diamond"], (0, 1)),
+        ("safedsr-plus-no-waves", ["diamond"], (2, 3)),
+    ):
+        environments = make_environments("safedsr-plus", ["one-room"], costs, "5")
+        agent = tiny_agent("safedsr-plus")
+        train(Job("safedsr-plus", environments, seeds, agent, train=TrainConfig(4_000, chunk=40)), folder / name)
+    return folder
+
+
+def test_tables_say_what_the_run_folders_say(out):
+    maps, ablation = plus_tables.finish(out, oracle=False)
+    assert [row[:3] for row in maps.rows] == [("one-room", "none", "5"), ("one-room", "diamond", "5")]
+    goals = [goal_count(episodes) for episodes in load_run(out / "safedsr-plus").by_seed(0)]
+    assert min(goals) > 0 and maps.rows[0][5] == thousands(min(goals))
+    safe = [safe_goal_count(episodes, (5.0,)) for episodes in load_run(out / "safedsr-plus").by_seed(1)]
+    assert maps.rows[1][5] == thousands(min(safe))
+    assert [row[0] for row in ablation.rows] == ["nothing", "no-waves"]
+    assert ablation.rows[0][1].endswith(f"; {thousands(min(safe))}") and ablation.rows[0][2] == "–"
+    text = (out / "tables.md").read_text(encoding="utf-8")
+    assert maps.markdown() in text and ablation.markdown() in text
+
+
+def test_the_oracle_stands_beside_its_map(out):
+    results = load_results([out / "safedsr-plus"])
+    level = Level(0.25, 1.0, 0.8125, 0.5, (1.0,))
+    known = {
+        key_of(result, plus_tables.ORACLE): Reference(4_000, 20.0, 1_234.0, level, level)
+        for result in results
+        if "none" in result.costs
+    }
+    free, costly = plus_tables.maps_table(results, known).rows
+    assert (free[6], free[9]) == (thousands(1_234), "0.812") and (costly[6], costly[9]) == ("–", "–")
+
+
+def test_the_published_tables_are_those_of_the_published_runs(tmp_path):
+    copy = tmp_path / "plus"
+    shutil.copytree(PUBLISHED, copy)
+    written = [copy / plus_tables.FILE, copy / plus_adaptation.FOLDER / plus_adaptation.FILE]
+    for path in written:
+        path.unlink()
+    plus_tables.finish(copy, oracle=True)
+    plus_adaptation.finish(copy, Scale())
+    for path in (*written, copy / "oracle.json"):
+        assert path.read_bytes() == (PUBLISHED / path.relative_to(copy)).read_bytes()
+
+
+def test_the_published_agents_reach_what_was_asked_for():
+    results = {(r.layout, r.costs): r for r in load_results([PUBLISHED / "safedsr-plus"])}
+    for layout, (safe, goals) in TARGETS.items():
+        costly, free = results[layout, ("diamond",)], results[layout, ("none",)]
+        assert costly.seeds == tuple(range(200, 210))
+        assert costly.counts["safe goal count"].min() > safe
+        assert free.counts["goal count"].min() > goals
+        assert plus_tables.final_rate(costly).min() > 0.9

@@ -1,0 +1,217 @@
+import csv
+import io
+import json
+import re
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from folders import Place, some_episodes, write_run
+from scipy import stats
+
+from safedsr.agents.onpolicy.config import PRESETS
+from safedsr.cli import main
+from safedsr.errors import UserError
+from safedsr.paper.tables import Printed, printed
+from safedsr.report.files import comma_separated, draw_figures, markdown, page
+from safedsr.report.tables import report, verdict
+from safedsr.runs.metrics import Summary
+
+SIX = [Place(layout, (costs,)) for layout in ("one-room", "two-rooms", "three-rooms") for costs in ("none", "diamond")]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """The paper's algorithm in the paper's environments, and rows that are ours alone."""
+    root = tmp_path_factory.mktemp("runs")
+    episodes = {(i, seed): some_episodes(10 * i + seed, 9_000) for i in range(6) for seed in range(10)}
+    write_run(root / "dqn", episodes, SIX, seeds=range(10))
+    absorb = {"algorithm": "safedsr", "settings": {"terminal": "absorb"}}
+    write_run(root / "absorb", {(0, 3): episodes[1, 3]}, [SIX[1]], seeds=[3], **absorb)
+    double = {(0, seed): episodes[3, seed] for seed in range(10)}
+    write_run(root / "double", double, [Place(costs=("2*diamond",))], seeds=range(10), algorithm="ppo-lag")
+    return root, episodes
+
+
+@pytest.fixture(scope="module")
+def found(runs):
+    return report([runs[0]])
+
+
+def row_of(found, number, environment, label):
+    (row,) = [r for r in found.rows if (r.table.number, r.environment, r.label) == (number, environment, label)]
+    return row
+
+
+@pytest.mark.parametrize(
+    ("number", "environment", "of"),
+    [
+        (3, 4, lambda e: e.reached.sum()),
+        (4, 1, lambda e: e.reached.sum()),
+        (5, 3, lambda e: (e.reached & (e.cost[:, 0] <= 5)).sum()),
+        (6, 1, lambda e: e.ret[-1]),
+        (7, 5, lambda e: e.cost[-1, 0]),
+    ],
+)
+def test_cells_are_those_of_numpy_and_scipy(runs, found, number, environment, of):
+    values = np.array([of(runs[1][environment, seed]) for seed in range(10)], np.float64)
+    place = SIX[environment]
+    row = row_of(found, number, f"{place.layout}, {place.costs[0]}", "safedqn")
+    expected = {
+        "mean": np.mean(values),
+        "std": np.std(values, ddof=1),
+        "p25": np.percentile(values, 25),
+        "iqm": stats.trim_mean(values, 0.25),
+        "p75": np.percentile(values, 75),
+    }
+    for name, value in expected.items():
+        assert getattr(row.found, name) == pytest.approx(value), name
+    assert row.seeds == 10 and row.found.low <= row.found.iqm <= row.found.high
+    assert row.printed == printed(row.table.key, place.layout, "safedqn")
+    assert row.printed is not None and row.ratio == pytest.approx(row.found.iqm / row.printed.iqm)
+
+
+def test_tables_have_the_environments_they_are_about(found):
+    for row in found.rows:
+        assert row.environment.endswith("none") is (row.table.number == 3)
+    environments = [row.environment for row in found.rows if row.table.number == 4]
+    assert environments == [
+        *("one-room, 2*diamond", "one-room, diamond", "one-room, diamond"),
+        *("two-rooms, diamond", "three-rooms, diamond"),
+    ]
+
+
+def test_rows_that_are_ours_alone_have_no_printed_value(found):
+    for label, environment in (("safedsr (absorb)", "one-room, diamond"), ("ppo-lag", "one-room, 2*diamond")):
+        row = row_of(found, 5, environment, label)
+        assert (row.printed, row.ratio, row.verdict) == (None, None, "")
+    assert row_of(found, 4, "one-room, diamond", "safedsr (absorb)").seeds == 1
+
+
+@pytest.mark.parametrize(("preset", "beside"), [("omnisafe", True), ("paper", True), ("repaired", False)])
+def test_printed_values_stand_beside_what_the_authors_may_have_run(tmp_path, preset, beside):
+    write_run(tmp_path, {(0, 0): some_episodes(0, 900)}, seeds=[0], algorithm="pdo", settings=PRESETS[preset])
+    assert {row.printed is not None for row in report([tmp_path]).rows} == {beside}
+
+
+@pytest.mark.parametrize(
+    ("iqm", "interval", "quartiles", "expected"),
+    [
+        (100.0, (90, 110), (80, 120), "agrees"),
+        (500.0, (99, 900), (450, 600), "agrees"),  # in a wide interval
+        (106.9, (105, 109), (105, 109), "agrees"),  # seven per cent
+        (108.0, (105, 109), (105, 109), "ranges overlap"),
+        (120.0, (115, 125), (112, 130), "differs"),
+        (80.0, (75, 85), (70, 91), "ranges overlap"),
+        (80.0, (75, 85), (70, 89.9), "differs"),
+    ],
+)
+def test_verdicts(iqm, interval, quartiles, expected):
+    ours = Summary(mean=0, std=0, p25=quartiles[0], iqm=iqm, p75=quartiles[1], low=interval[0], high=interval[1])
+    assert verdict(ours, Printed(mean=0, std=0, p25=90, iqm=100, p75=110)) == expected
+
+
+def test_a_printed_number_is_rounded():
+    ours = Summary(mean=0, std=0, p25=0.04, iqm=0.04, p75=0.04, low=0.04, high=0.04)
+    assert verdict(ours, Printed(0, 0, 0.0, 0.0, 0.0)) == "agrees"
+    assert verdict(ours, Printed(0, 0, 0.2, 0.2, 0.2)) == "differs"
+
+
+def test_a_ratio_to_nothing_is_none(tmp_path):
+    write_run(tmp_path / "run", {(0, 0): some_episodes(0, 900)}, [Place("three-rooms")], seeds=[0], algorithm="p3o")
+    (row,) = [row for row in report([tmp_path]).rows if row.table.number == 5]
+    assert row.printed is not None and row.printed.iqm == 0 and row.ratio is None and row.verdict == "differs"
+
+
+def test_mixtures_and_missing_seeds_are_said(tmp_path):
+    for name, options in {
+        "a": {},
+        "b": {"places": [Place(budgets=(10.0,))]},
+        "c": {"steps": 40_000},
+        "d": {"places": [Place("two-rooms", ("diamond", "square"), (5.0, 5.0))], "algorithm": "cpo"},
+    }.items():
+        costs = len(options.get("places", [Place()])[0].costs)
+        write_run(tmp_path / name, {(0, s): some_episodes(s, 900, costs) for s in range(3)}, seeds=range(3), **options)
+    found = report([tmp_path, tmp_path / "nowhere"])
+    assert [remark for remark in found.remarks if not remark.startswith("left out")] == [
+        "different budgets (5, 10): in rows of their own; printed values stand beside 5 only",
+        "different numbers of steps (40000, 500000): in rows of their own; printed values stand beside 500000 only",
+        "safedqn in one-room, diamond: 3 seeds where 10 are printed",
+    ]
+    goals = {row.label: row.printed is not None for row in found.rows if row.table.number == 4}
+    assert goals == {"safedqn": True, "safedqn (budget 10)": False, "safedqn (40k steps)": False, "cpo": False}
+    costs = [row.environment for row in found.rows if row.table.number == 7 and row.label == "cpo"]
+    assert costs == ["two-rooms, diamond, square: cost diamond", "two-rooms, diamond, square: cost square"]
+
+
+def test_comma_separated_rows_have_every_digit(found):
+    rows = list(csv.DictReader(io.StringIO(comma_separated(found))))
+    assert len(rows) == len(found.rows)
+    for text, row in zip(rows, found.rows, strict=True):
+        assert float(text["iqm"]) == row.found.iqm and float(text["high"]) == row.found.high
+        assert (text["verdict"], text["algorithm"]) == (row.verdict, row.label)
+        assert text["printed_iqm"] == (str(row.printed.iqm) if row.printed else "")
+
+
+def test_markdown_shows_the_rows_and_what_they_mean(found):
+    text = markdown(found)
+    row = row_of(found, 5, "two-rooms, diamond", "safedqn")
+    assert f"{row.found.iqm:.1f} ({row.found.low:.1f} … {row.found.high:.1f}) | {row.found.p75:.1f} | 97.5 |" in text
+    assert "- **agrees**: " in text and "## Table 7: " in text and r"one-room, 2\*diamond" in text
+    assert text.index("even costs") > text.index("## Table 7")
+    widths = {line.count(" | ") for line in text.splitlines() if line.startswith("|")}
+    assert widths == {9}
+
+
+def test_the_page_needs_nothing_else(found, tmp_path):
+    (tmp_path / "dot.png").write_bytes(b"\x89PNG dot")
+    text = page(found._replace(remarks=["<b>odd</b>"]), [("Fig. <4>", tmp_path / "dot.png")])
+    assert "data:image/png;base64,iVBORyBkb3Q=" in text and "Fig. &lt;4&gt;" in text and "&lt;b&gt;odd" in text
+    assert (
+        not re.findall(r'(?:src|href)="(?!data:)', text) and "http" not in text and "color-scheme: light dark" in text
+    )
+    assert text.count("<tr") == text.count("</tr>") and text.count("<table>") == 1 * 3 + 4 * 4
+
+
+def test_the_command_writes_files_and_goes_on_without_figures(capsys, monkeypatch, tmp_path, runs):
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setitem(sys.modules, "safedsr.figures.paper", None)
+    assert main(["report", str(runs[0]), str(tmp_path / "nowhere"), "--out", str(tmp_path / "out")]) == 0
+    printed_lines = capsys.readouterr().out
+    assert "Table 5: Safe goal count, environments with costs; two-rooms, diamond" in printed_lines
+    assert "remark: left out: " in printed_lines and "remark: no figures: " in printed_lines
+    assert printed_lines.endswith(f"page: {tmp_path / 'out' / 'index.html'}\n")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["index.html", "tables.csv", "tables.md"]
+    assert "no figures" in (tmp_path / "out" / "tables.md").read_text()
+
+
+def test_figures_are_taken_as_they_come(monkeypatch, tmp_path, found):
+    drawn = [("Fig. 1", tmp_path / "one.png")]
+    fake = SimpleNamespace(figures_of=lambda results, folder: drawn if results else [])
+    monkeypatch.setitem(sys.modules, "safedsr.figures.paper", fake)
+    assert draw_figures(found, tmp_path) == drawn
+
+    def fail(results, folder):
+        raise UserError("no map")
+
+    monkeypatch.setitem(sys.modules, "safedsr.figures.paper", SimpleNamespace(figures_of=fail))
+    remarks: list[str] = []
+    assert draw_figures(found._replace(remarks=remarks), tmp_path) == [] and remarks == ["no figures: no map"]
+
+
+def test_the_command_for_machines(capsys, runs):
+    assert main(["report", str(runs[0] / "dqn"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["remarks"] == [] and len(found["rows"]) == 3 + 4 * 3
+    first = found["rows"][0]
+    assert (first["table"], first["environment"], first["printed"]["iqm"]) == (3, "one-room, none", 22749.5)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"), [([], "no run folder given"), (["nowhere"], "nothing to report: left out")]
+)
+def test_nothing_to_report(capsys, args, message):
+    assert main(["report", *args]) == 2
+    printed_lines = capsys.readouterr()
+    assert printed_lines.out == "" and message in printed_lines.err and printed_lines.err.count("\n") == 1

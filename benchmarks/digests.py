@@ -61,10 +61,12 @@ def digests_of(folder: Path) -> dict[str, Any]:
     from safetensors.numpy import load_file
 
     found: dict[str, Any] = {}
+    renamed = {"episodes.reached": "episodes.success"}
     for name in ("episodes", "curves"):
         table = pyarrow.parquet.read_table(folder / f"{name}.parquet")
         for column in table.column_names:
-            found[f"{name}.{column}"] = digest(table[column].to_numpy())
+            key = f"{name}.{column}"
+            found[renamed.get(key, key)] = digest(table[column].to_numpy())
     for name, array in load_file(folder / "trajectories.safetensors").items():
         found[f"trajectories.{name}"] = digest(array)
     found["policy"] = sorted(digest(array) for array in load_file(folder / "policy.safetensors").values())

@@ -10,10 +10,12 @@ from safedsr.envs.registration import register_envs, register_when_needed
 
 if TYPE_CHECKING:
     from safedsr.adapt.costs import Samples
+    from safedsr.agent import Agent, load
     from safedsr.agents.plus.config import SafeDsrPlusConfig
     from safedsr.agents.safedqn.config import SafeDqnConfig
     from safedsr.agents.safedsr.config import SafeDsrConfig
     from safedsr.core.config import EpsilonSchedule, MultiplierConfig
+    from safedsr.envs.environment import Environment, Spec, Step, Task
     from safedsr.envs.grid.catalog import load_scene, with_costs
     from safedsr.envs.grid.config import GridConfig, OracleConfig
     from safedsr.envs.grid.layout import Layout, Scene, make_layout, stack_layouts
@@ -21,15 +23,15 @@ if TYPE_CHECKING:
     from safedsr.envs.grid.text import format_scene, parse_scene
     from safedsr.errors import UserError
     from safedsr.runs.config import TrainConfig
-    from safedsr.runs.experiment import Job, make_environments
     from safedsr.runs.folder import load_run
-    from safedsr.runs.policy import Agent, load
+    from safedsr.runs.job import Job, grid_job, tasks_for
 
 _HOME = {
-    "Agent": "runs.policy",
+    "Agent": "agent",
+    "Environment": "envs.environment",
     "EpsilonSchedule": "core.config",
     "GridConfig": "envs.grid.config",
-    "Job": "runs.experiment",
+    "Job": "runs.job",
     "Layout": "envs.grid.layout",
     "MultiplierConfig": "core.config",
     "OracleConfig": "envs.grid.config",
@@ -37,15 +39,19 @@ _HOME = {
     "SafeDsrConfig": "agents.safedsr.config",
     "SafeDsrPlusConfig": "agents.plus.config",
     "Samples": "adapt.costs",
+    "Spec": "envs.environment",
+    "Step": "envs.environment",
+    "Task": "envs.environment",
     "Scene": "envs.grid.layout",
     "TrainConfig": "runs.config",
     "UserError": "errors",
     "find_oracle": "envs.grid.oracle",
     "format_scene": "envs.grid.text",
-    "load": "runs.policy",
+    "load": "agent",
     "load_run": "runs.folder",
     "load_scene": "envs.grid.catalog",
-    "make_environments": "runs.experiment",
+    "tasks_for": "runs.job",
+    "grid_job": "runs.job",
     "make_layout": "envs.grid.layout",
     "parse_scene": "envs.grid.text",
     "stack_layouts": "envs.grid.layout",
@@ -54,6 +60,7 @@ _HOME = {
 
 __all__ = [
     "Agent",
+    "Environment",
     "EpsilonSchedule",
     "GridConfig",
     "Job",
@@ -65,18 +72,22 @@ __all__ = [
     "SafeDsrPlusConfig",
     "Samples",
     "Scene",
+    "Spec",
+    "Step",
+    "Task",
     "TrainConfig",
     "UserError",
     "find_oracle",
     "format_scene",
+    "grid_job",
     "load",
     "load_run",
     "load_scene",
-    "make_environments",
     "make_layout",
     "parse_scene",
     "register_envs",
     "stack_layouts",
+    "tasks_for",
     "with_costs",
 ]
 

@@ -9,15 +9,19 @@ import numpy as np
 from safedsr import figures
 from safedsr.adapt.penalty import search_penalty
 from safedsr.adapt.successor import learn_from_memory
+from safedsr.agent import Agent, load
 from safedsr.agents.plus.config import SafeDsrPlusConfig
 from safedsr.core.config import EpsilonSchedule
 from safedsr.engine import train
-from safedsr.engine.evaluate import Evaluation, agent_paths, evaluate
+from safedsr.engine.evaluate import Evaluation, evaluate
+from safedsr.engine.progress import Show
+from safedsr.envs.environment import Task
 from safedsr.envs.grid.catalog import with_costs
+from safedsr.envs.grid.environment import grid_task, scene_of
 from safedsr.envs.grid.layout import Scene
+from safedsr.figures.paths import agent_paths
 from safedsr.runs.config import TrainConfig
-from safedsr.runs.experiment import Environment, Job, make_environments
-from safedsr.runs.policy import Agent, load
+from safedsr.runs.job import grid_job, tasks_for
 
 CONFIG = SafeDsrPlusConfig(epsilon=EpsilonSchedule(epsilon_from=3_000, epsilon_to=12_000))
 TRAINING = TrainConfig(steps=30_000, chunk=1_000)
@@ -46,21 +50,21 @@ class Demo(NamedTuple):
     picture: Path
 
 
-def run_demo(out: Path, seed: int = 0, show: train.Show | None = None) -> Demo:
+def run_demo(out: Path, seed: int = 0, show: Show | None = None) -> Demo:
     """Train, or use a finished training again; move the obstacle; adapt without a new step; draw."""
     folder = out / f"run-{seed}"
-    environments = make_environments("safedsr-plus", ["one-room"], ["diamond"], "5")
-    job = Job("safedsr-plus", environments, (seed,), CONFIG, train=TRAINING)
+    tasks = tasks_for("safedsr-plus", ["one-room"], ["diamond"], "5")
+    job = grid_job("safedsr-plus", tasks, (seed,), CONFIG, train=TRAINING)
     if (folder / "manifest.json").exists():
         train.resume(folder, expect=job, show=show)
     else:
         train.train(job, folder, show=show)
     agent = load(folder)
-    home = agent.environment
-    moved = Environment(move_obstacle(agent), home.budgets)
+    home = agent.task
+    moved = grid_task(move_obstacle(agent), home.budgets)
 
     began = time.perf_counter()
-    refitted = agent.refit(moved.scene)
+    refitted = agent.refit(scene_of(moved))
     fitted = time.perf_counter()
     careful, _ = search_penalty(refitted, moved, EPSILON)
     adapted, _ = learn_from_memory(careful, moved, UPDATES, ENOUGH, EPSILON)
@@ -76,16 +80,16 @@ def run_demo(out: Path, seed: int = 0, show: train.Show | None = None) -> Demo:
 
 def move_obstacle(agent: Agent) -> Scene:
     """The same costs, moved two rows to the side on which the agent walks round them."""
-    scene = agent.environment.scene
+    scene = scene_of(agent.task)
     height = scene.layout.walls.shape[0]
-    path = agent_paths(agent, scene.layout, [0.0])[0]
+    path = agent_paths(agent, agent.task, [0.0])[0]
     above = np.mean(path[:, 1]) < height / 2
     return with_costs(scene, np.roll(scene.layout.costs, -SHIFT if above else SHIFT, axis=1))
 
 
-def _row(title: str, agent: Agent, environment: Environment) -> Row:
-    paths = agent_paths(agent, environment.scene.layout, [0.0, *[EPSILON] * 8])
-    return Row(title, environment.scene, evaluate(agent, environment, EPISODES, EPSILON), paths)
+def _row(title: str, agent: Agent, task: Task) -> Row:
+    paths = agent_paths(agent, task, [0.0, *[EPSILON] * 8])
+    return Row(title, scene_of(task), evaluate(agent, task, EPISODES, EPSILON), paths)
 
 
 def _picture(rows: list[Row]) -> figures.Figure:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from safedsr.core.config import EpsilonSchedule
-from safedsr.core.schedule import anneal, epsilon_at
+from safedsr.core.exploration import anneal, epsilon_at
 from safedsr.envs.grid.catalog import load_scene
 from safedsr.envs.grid.config import GridConfig, OracleConfig
 from safedsr.envs.grid.oracle import expected_rewards, find_oracle, oracle_paths, plan

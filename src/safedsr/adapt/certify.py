@@ -9,11 +9,11 @@ import jax
 import numpy as np
 
 from safedsr.adapt.config import CertificateConfig
-from safedsr.adapt.costs import Costs, environment_of
+from safedsr.adapt.costs import Costs, task_of
 from safedsr.engine.evaluate import Outcome, run_keys
-from safedsr.runs.experiment import Environment
+from safedsr.envs.environment import Task
 from safedsr.runs.metrics import within
-from safedsr.runs.policy import Agent
+from safedsr.runs.policy import TrainedPolicy
 
 BATCH = 1000  # episodes between two looks at whether it can still pass
 ASSUMES = "the simulator is right, the policy stays as it is, episodes are independent"
@@ -50,40 +50,40 @@ class Certificate(NamedTuple):
         return {**self._asdict(), **bounds, "cost": [cost._asdict() for cost in self.cost]}
 
 
-def certify(agent: Agent, costs: Costs | None = None, budget: Any = None, **settings: Any) -> Certificate:
+def certify(agent: TrainedPolicy, costs: Costs | None = None, budget: Any = None, **settings: Any) -> Certificate:
     """Walk the policy on these costs (its own, if not given); settings are those of `CertificateConfig`."""
-    return certify_in(agent, environment_of(agent, costs, budget), CertificateConfig(**settings))
+    return certify_in(agent, task_of(agent, costs, budget), CertificateConfig(**settings))
 
 
-def certify_in(agent: Agent, environment: Environment, config: CertificateConfig) -> Certificate:
+def certify_in(agent: TrainedPolicy, task: Task, config: CertificateConfig) -> Certificate:
     """Episodes in batches, until there are enough or none of those left could make it pass."""
     keys = jax.random.split(jax.random.key(config.episode_seed), config.episodes)
     found: list[Outcome] = []
     safe = walked = 0
     while walked < config.episodes:
-        outcome = run_keys(agent, environment.scene.layout, keys[walked : walked + BATCH], config.epsilon)
+        outcome = run_keys(agent, task, keys[walked : walked + BATCH], config.epsilon)
         found.append(outcome)
-        walked += len(outcome.reached)
-        safe += int((outcome.reached & within(outcome.cost, environment.budgets)).sum())
+        walked += len(outcome.success)
+        safe += int((outcome.success & within(outcome.cost, task.budgets)).sum())
         if lower_bound(safe + config.episodes - walked, config.episodes, config.confidence) < config.require:
             break
-    return _judge(Outcome(*(np.concatenate(field) for field in zip(*found, strict=True))), environment, config)
+    return _judge(Outcome(*(np.concatenate(field) for field in zip(*found, strict=True))), task, config)
 
 
-def _judge(outcome: Outcome, environment: Environment, config: CertificateConfig) -> Certificate:
-    fine = within(outcome.cost, environment.budgets)
-    safe = _at_least(outcome.reached & fine, config)
+def _judge(outcome: Outcome, task: Task, config: CertificateConfig) -> Certificate:
+    fine = within(outcome.cost, task.budgets)
+    safe = _at_least(outcome.success & fine, config)
     broken = ~fine
     return Certificate(
         passed=len(fine) == config.episodes and safe.bound >= config.require,
-        environment=environment.name,
-        budgets=environment.budgets,
+        environment=task.title,
+        budgets=task.budgets,
         episodes=len(fine),
         confidence=config.confidence,
         require=config.require,
         epsilon=config.epsilon,
         safe_goal_rate=safe,
-        goal_rate=_at_least(outcome.reached, config),
+        goal_rate=_at_least(outcome.success, config),
         violation=Bound(float(broken.mean()), upper_bound(int(broken.sum()), len(broken), config.confidence)),
         cost=tuple(_mean_at_most(cost, config.confidence) for cost in outcome.cost.T),
         reward=float(outcome.ret.mean()),

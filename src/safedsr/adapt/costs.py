@@ -6,19 +6,17 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from safedsr.agents.plus.config import SafeDsrPlusConfig
-from safedsr.agents.plus.learner import PlusPolicy
-from safedsr.agents.safedsr.config import SafeDsrConfig
-from safedsr.agents.safedsr.equations import DsrPolicy
-from safedsr.engine.evaluate import budgets_for
-from safedsr.envs.grid import physics as grid
+from safedsr.envs.environment import Task
+from safedsr.envs.grid import physics
 from safedsr.envs.grid.catalog import with_costs
+from safedsr.envs.grid.config import DEFAULT_BUDGET
+from safedsr.envs.grid.environment import end, grid_task, scene_of
 from safedsr.envs.grid.layout import Layout, Scene
 from safedsr.errors import UserError
-from safedsr.runs import experience as memory
-from safedsr.runs.experience import FIT_STEPS, Past
-from safedsr.runs.experiment import Environment
-from safedsr.runs.policy import Agent
+from safedsr.runs.experience import FIT_STEPS, Experience, relabelled
+from safedsr.runs.policy import TrainedPolicy
+from safedsr.types import PyTree
+from safedsr.validation import parse_budgets
 
 
 class Samples(NamedTuple):
@@ -41,36 +39,43 @@ class FitSet(NamedTuple):
     cost: np.ndarray  # [n, J]
 
 
-def learner_of(agent: Agent) -> DsrPolicy | PlusPolicy:
+def learner_of(agent: TrainedPolicy) -> PyTree:
     """φ, M and the weights of an agent that has them."""
-    if not isinstance(agent.job.agent, SafeDsrConfig | SafeDsrPlusConfig):
+    if agent.trainer.adaptable is None:
         raise UserError(
             f"{agent.job.algorithm} has no cost weights that could be fitted anew; adapt a 'safedsr-plus' agent"
         )
     return agent.policy.learner
 
 
-def past_of(agent: Agent) -> Past:
+def experience_of(agent: TrainedPolicy) -> Experience:
     """What the agent remembers."""
     learner_of(agent)
-    if agent.past is None:
+    if agent.experience is None:
         raise UserError(
             "this policy has no refit set: there is no memory.safetensors beside its policy.safetensors; copy it from "
             "its run folder, or let the training of this version write one (safedsr train … --resume)"
         )
-    return agent.past
+    return agent.experience
 
 
-def environment_of(agent: Agent, costs: Costs | None, budget: Any = None) -> Environment:
-    """The agent's map with other costs and budgets, to simulate episodes in."""
-    scene = scene_of(agent.environment.scene, costs)
-    return Environment(scene, budgets_for(agent.environment, scene, budget))
-
-
-def scene_of(scene: Scene, costs: Costs | None) -> Scene:
-    """The same map with other costs; a function is read at the centres of the cells."""
+def task_of(agent: TrainedPolicy, costs: Costs | None, budget: Any = None) -> Task:
+    """The agent's task with other costs and budgets, to simulate episodes in."""
     if costs is None:
-        return scene
+        return agent.task._replace(budgets=budgets_for(agent.task, len(agent.task.budgets), budget))
+    scene = changed_scene(scene_of(agent.task), costs)
+    return grid_task(scene, budgets_for(agent.task, len(scene.cost_names), budget))
+
+
+def budgets_for(trained: Task, count: int, budget: Any = None) -> tuple[float, ...]:
+    """The budgets given, or those it was trained with if they fit the number of costs, or the usual one."""
+    if budget is None and count == len(trained.budgets):
+        return trained.budgets
+    return parse_budgets(DEFAULT_BUDGET if budget is None else budget, count)
+
+
+def changed_scene(scene: Scene, costs: Costs) -> Scene:
+    """The same map with other costs; a function is read at the centres of the cells."""
     if isinstance(costs, Samples):
         raise UserError("labelled steps say nothing about the rest of the map; refit takes them, else give a cost map")
     if isinstance(costs, Scene | Layout):
@@ -109,22 +114,22 @@ def call(function: Callable[[np.ndarray, np.ndarray], Any], x: np.ndarray, y: np
     return layers
 
 
-def fit_set(agent: Agent, costs: Costs) -> FitSet:
+def fit_set(agent: TrainedPolicy, costs: Costs) -> FitSet:
     """What the agent remembers, labelled with the costs; or the labelled steps that were given."""
-    past, phi, scene = past_of(agent), learner_of(agent).phi, agent.environment.scene
+    experience, scene = experience_of(agent), scene_of(agent.task)
     if isinstance(costs, Samples):
         samples = check_samples(costs, scene)
-        known = memory.features_of(phi, samples.obs, samples.action)
+        known = agent.features(samples.obs, samples.action)
         return FitSet(known, known.T @ known, samples.cost)
-    known = memory.fit_features(past, phi, scene.layout)
+    known = agent.features(experience.steps.obs[:FIT_STEPS], experience.steps.action[:FIT_STEPS])
     if callable(costs):
-        fit = memory.steps(past, scene.layout, agent.job.grid, FIT_STEPS)
-        x, y = np.asarray(jax.vmap(memory.end, (0, None))(fit, scene.layout), np.float64).T
+        fit = jax.tree.map(lambda x: x[:FIT_STEPS], experience.steps)
+        x, y = np.asarray(jax.vmap(end, (0, None))(fit, scene.layout), np.float64).T
         cost = _check_cost(call(costs, x, y).T)
     else:
-        layout = scene_of(scene, costs).layout
-        cost = np.asarray(memory.steps(past, layout, agent.job.grid, FIT_STEPS).cost, np.float64)
-    return FitSet(known, past.gram, cost)
+        layout = changed_scene(scene, costs).layout
+        cost = np.asarray(relabelled(experience, agent.job.environment, layout, FIT_STEPS).cost, np.float64)
+    return FitSet(known, experience.gram, cost)
 
 
 def check_samples(samples: Samples, scene: Scene) -> Samples:
@@ -137,8 +142,10 @@ def check_samples(samples: Samples, scene: Scene) -> Samples:
             f"labelled steps have shapes {obs.shape}, {action.shape} and {cost.shape}; give obs [n, 2], action [n] and "
             "cost [n] or [n, J]"
         )
-    if not np.isin(action, range(grid.NUM_ACTIONS)).all():
-        raise UserError(f"actions are 0 … {grid.NUM_ACTIONS - 1} ({', '.join(grid.ACTIONS)}); the labels have others")
+    if not np.isin(action, range(physics.NUM_ACTIONS)).all():
+        raise UserError(
+            f"actions are 0 … {physics.NUM_ACTIONS - 1} ({', '.join(physics.ACTIONS)}); the labels have others"
+        )
     finite = np.isfinite(obs)
     blocked = np.asarray(_blocked(np.where(finite, obs, -1) * scene.layout.scale, scene.layout))
     for n in np.nonzero(blocked)[0]:
@@ -150,7 +157,7 @@ def check_samples(samples: Samples, scene: Scene) -> Samples:
     return Samples(obs, action, _check_cost(cost))
 
 
-_blocked = jax.jit(jax.vmap(grid.blocked, (0, None)))
+_blocked = jax.jit(jax.vmap(physics.blocked, (0, None)))
 
 
 def _check_cost(cost: np.ndarray) -> np.ndarray:

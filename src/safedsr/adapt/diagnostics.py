@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from safedsr.adapt.costs import Costs, FitSet, fit_set, learner_of, past_of
+from safedsr.adapt.costs import Costs, FitSet, experience_of, fit_set
 from safedsr.adapt.refit import regular
-from safedsr.envs.grid.physics import NUM_ACTIONS
-from safedsr.runs import experience as memory
-from safedsr.runs.experience import FIT_STEPS
-from safedsr.runs.policy import Agent
+from safedsr.envs.grid.environment import scene_of
+from safedsr.envs.grid.layout import Layout
+from safedsr.runs.experience import Experience
+from safedsr.runs.policy import TrainedPolicy
 
 GOOD_R2 = 0.6  # below it, cost weights alone have not been seen to lead round new costs
 HIGH_LEVERAGE = 8.0  # times the mean; trained agents were seen to stay below 6 where they have been
@@ -46,25 +46,32 @@ def area_under_curve(guess: np.ndarray, positive: np.ndarray) -> float:
     return float(above / (count * (len(positive) - count)))
 
 
-def leverage_map(agent: Agent) -> np.ndarray:
+def visits(experience: Experience, layout: Layout) -> np.ndarray:
+    """How many remembered steps began in each cell [H, W]."""
+    counts = np.zeros(layout.walls.shape, np.int64)
+    column, row = np.floor(np.asarray(experience.steps.obs) * layout.scale).astype(np.int64).T
+    np.add.at(counts, (row, column), 1)
+    return counts
+
+
+def leverage_map(agent: TrainedPolicy) -> np.ndarray:
     """How far φ in each cell [H, W] lies from what weights are fitted on, as a multiple of the mean; NaN in walls.
 
     Mean over all actions and nine places in the cell.
     """
-    past, layout = past_of(agent), agent.environment.scene.layout
+    experience, layout = experience_of(agent), scene_of(agent.task).layout
     rows, columns = np.nonzero(~layout.walls)
-    x, y, action = (v.ravel() for v in np.meshgrid(_WITHIN, _WITHIN, np.arange(NUM_ACTIONS)))
+    x, y, action = (v.ravel() for v in np.meshgrid(_WITHIN, _WITHIN, np.arange(agent.job.environment.spec.actions)))
     obs = np.stack([columns[:, None] + x, rows[:, None] + y], -1).reshape(-1, 2) / layout.scale
-    phi = memory.features_of(learner_of(agent).phi, obs, np.tile(action, len(rows)))
-    count = min(len(past.action), FIT_STEPS)
-    inverse = np.linalg.inv(regular(past.gram, count))
+    phi = agent.features(obs, np.tile(action, len(rows)))
+    inverse = np.linalg.inv(regular(experience.gram, experience.fitted))
     leverage = np.sum((phi @ inverse) * phi, 1).reshape(len(rows), -1).mean(1)
     found = np.full(layout.walls.shape, np.nan)
-    found[rows, columns] = leverage / (np.trace(inverse @ past.gram) / count)
+    found[rows, columns] = leverage / (np.trace(inverse @ experience.gram) / experience.fitted)
     return found
 
 
-def remarks(agent: Agent, costs: Costs) -> tuple[str, ...]:
+def remarks(agent: TrainedPolicy, costs: Costs) -> tuple[str, ...]:
     """Warnings in words, or none."""
     found = expressed(fit_set(agent, costs))
     poor = [
@@ -72,8 +79,8 @@ def remarks(agent: Agent, costs: Costs) -> tuple[str, ...]:
         for j, (r2, auc) in enumerate(zip(found.r2, found.auc, strict=True))
         if r2 < GOOD_R2 and np.isfinite(auc)
     ]
-    layout, leverage = agent.environment.scene.layout, leverage_map(agent)
-    strange = (memory.visits(past_of(agent), layout) == 0) & ~layout.walls | (leverage > HIGH_LEVERAGE)
+    layout, leverage = scene_of(agent.task).layout, leverage_map(agent)
+    strange = (visits(experience_of(agent), layout) == 0) & ~layout.walls | (leverage > HIGH_LEVERAGE)
     strange[layout.goal[1], layout.goal[0]] = False  # no step begins there
     if strange.any():
         row, column = np.argwhere(strange)[0] + 1

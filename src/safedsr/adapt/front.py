@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from safedsr.adapt.costs import Costs, environment_of, learner_of
+from safedsr.adapt.costs import Costs, learner_of, task_of
 from safedsr.adapt.penalty import LADDER, with_lam
 from safedsr.engine.evaluate import run_episodes
-from safedsr.runs.policy import Agent
+from safedsr.runs.policy import TrainedPolicy
 from safedsr.validation import require
 
 
@@ -31,7 +31,7 @@ class Front(NamedTuple):
 
 
 def front(
-    agent: Agent,
+    agent: TrainedPolicy,
     budgets: Sequence[float],
     costs: Costs | None = None,
     lams: Sequence[float] = LADDER,
@@ -42,14 +42,14 @@ def front(
     """Simulated episodes for each λ; a budget is that of each cost."""
     learner_of(agent)  # only its kind acts by λ
     require(len(lams) >= 1 and min(lams) >= 0, "lams", list(lams), "give at least one, none below 0")
-    layout = environment_of(agent, costs).scene.layout
+    task = task_of(agent, costs)
     points = []
     for lam in sorted(lams):
-        moved = with_lam(agent, np.full(len(layout.costs), lam))
-        o = run_episodes(moved, layout, episodes, epsilon, seed)
+        moved = with_lam(agent, np.full(len(task.budgets), lam))
+        o = run_episodes(moved, task, episodes, epsilon, seed)
         mean_cost = tuple(map(float, o.cost.mean(0)))
         points.append(
-            Point(float(lam), float(o.ret.mean()), mean_cost, float(o.reached.mean()), float(o.length.mean()))
+            Point(float(lam), float(o.ret.mean()), mean_cost, float(o.success.mean()), float(o.length.mean()))
         )
     return Front(
         points=tuple(points),

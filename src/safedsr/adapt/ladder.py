@@ -2,77 +2,77 @@
 
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 from safedsr.adapt.certify import Certificate, certify_in
 from safedsr.adapt.config import LEVELS, CertificateConfig, ClimbConfig
-from safedsr.adapt.costs import Costs, environment_of, past_of
+from safedsr.adapt.costs import Costs, experience_of, task_of
 from safedsr.adapt.diagnostics import remarks
 from safedsr.adapt.online import learn_in
 from safedsr.adapt.penalty import learn_penalty, score, search_penalty
 from safedsr.adapt.refit import refit
 from safedsr.adapt.successor import learn_from_memory
+from safedsr.envs.environment import Task
 from safedsr.errors import unknown
-from safedsr.runs.experiment import Environment
-from safedsr.runs.policy import Agent
+from safedsr.runs.policy import AnyPolicy
 
 AUTO = "auto"
 STAGE = 10_000  # environment steps of the full rung between two looks at how it does
 MARGIN = 0.02  # by which the best of a search should beat what is required, so that other episodes confirm it
 
 
-class Rung(NamedTuple):
+class Rung(NamedTuple, Generic[AnyPolicy]):
     """One rung as it was climbed."""
 
     level: str
-    agent: Agent
+    agent: AnyPolicy
     certificate: Certificate
     seconds: float  # since the rung before, without the certificate
 
 
-class Adapted(NamedTuple):
+class Adapted(NamedTuple, Generic[AnyPolicy]):
     """The agent of the best rung, and how it got there."""
 
-    agent: Agent
+    agent: AnyPolicy
     level: str
     certificate: Certificate
-    rungs: tuple[Rung, ...]
+    rungs: tuple[Rung[AnyPolicy], ...]
     remarks: tuple[str, ...]  # warnings that could be known before
 
 
-class Task(NamedTuple):
+class Request(NamedTuple):
     """What every rung is given."""
 
     costs: Costs
-    environment: Environment
+    task: Task
     spend: ClimbConfig
     epsilon: float
     enough: float  # share of safe goals in simulated episodes that ends a rung
 
 
 def adapt(
-    agent: Agent,
+    agent: AnyPolicy,
     costs: Costs,
     level: str = AUTO,
     budget: Any = None,
     certificate: CertificateConfig = CertificateConfig(),
     spend: ClimbConfig = ClimbConfig(),
     show: Callable[[Rung], None] = lambda rung: None,
-) -> Adapted:
+) -> Adapted[AnyPolicy]:
     """Climb to a level and certify there; "auto" certifies on every rung and stops at the first that passes."""
     if level not in (*LEVELS, AUTO):
         raise unknown("level", level, (*LEVELS, AUTO))
-    past_of(agent)
-    environment = environment_of(agent, costs, budget)
-    task = Task(costs, environment, spend, certificate.epsilon, min(certificate.require + MARGIN, 1.0))
+    experience_of(agent)
+    task = task_of(agent, costs, budget)
+    request = Request(costs, task, spend, certificate.epsilon, min(certificate.require + MARGIN, 1.0))
     warnings = remarks(agent, costs)
-    rungs: list[Rung] = []
+    rungs: list[Rung[AnyPolicy]] = []
     began, current = time.perf_counter(), agent
     for name in LEVELS:
-        current = RUNGS[name](current, task)
+        current = RUNGS[name](current, request)
         if level in (name, AUTO):
             seconds = time.perf_counter() - began
-            rungs.append(Rung(name, current, certify_in(current, environment, certificate), seconds))
+            rungs.append(Rung(name, current, certify_in(current, task, certificate), seconds))
             show(rungs[-1])
             began = time.perf_counter()
             if level == name or rungs[-1].certificate.passed:
@@ -81,35 +81,35 @@ def adapt(
     return Adapted(best.agent, best.level, best.certificate, tuple(rungs), warnings)
 
 
-def _cost(agent: Agent, task: Task) -> Agent:
-    return refit(agent, task.costs).changed(environment=task.environment)
+def _cost(agent: AnyPolicy, request: Request) -> AnyPolicy:
+    return refit(agent, request.costs).changed(task=request.task)
 
 
-def _penalty(agent: Agent, task: Task) -> Agent:
-    if task.spend.penalty == "learn":
-        return learn_penalty(agent, task.environment, task.spend.penalty_steps)
-    return search_penalty(agent, task.environment, task.epsilon)[0]
+def _penalty(agent: AnyPolicy, request: Request) -> AnyPolicy:
+    if request.spend.penalty == "learn":
+        return learn_penalty(agent, request.task, request.spend.penalty_steps)
+    return search_penalty(agent, request.task, request.epsilon)[0]
 
 
-def _memory(agent: Agent, task: Task) -> Agent:
-    return learn_from_memory(agent, task.environment, task.spend.updates, task.enough, task.epsilon)[0]
+def _memory(agent: AnyPolicy, request: Request) -> AnyPolicy:
+    return learn_from_memory(agent, request.task, request.spend.updates, request.enough, request.epsilon)[0]
 
 
-def _full(agent: Agent, task: Task) -> Agent:
-    best, top = agent, score(agent, task.environment, task.epsilon)
-    for later in learn_in(agent, task.environment, task.spend.steps, STAGE):
-        if task.spend.penalty == "learn":
-            candidate, found = later, score(later, task.environment, task.epsilon)
+def _full(agent: AnyPolicy, request: Request) -> AnyPolicy:
+    best, top = agent, score(agent, request.task, request.epsilon)
+    for later in learn_in(agent, request.task, request.spend.steps, STAGE):
+        if request.spend.penalty == "learn":
+            candidate, found = later, score(later, request.task, request.epsilon)
         else:
-            candidate, found = search_penalty(later, task.environment, task.epsilon)
+            candidate, found = search_penalty(later, request.task, request.epsilon)
         if found > top:
             best, top = candidate, found
-        if top.safe >= task.enough:
+        if top.safe >= request.enough:
             break
     return best
 
 
-RUNGS: dict[str, Callable[[Agent, Task], Agent]] = {
+RUNGS: dict[str, Callable[[Any, Request], Any]] = {
     "cost": _cost,
     "penalty": _penalty,
     "memory": _memory,

@@ -1,4 +1,4 @@
-"""Rung 4: new interactions. The trainer itself goes on in the new environment, from the policy and what it remembers.
+"""Rung 4: new interactions. The trainer itself goes on in the new task, from the policy and what it remembers.
 
 φ stays frozen; w_r, w_c, λ and M go on learning, with every schedule at its end (phase 6 of the paper's last table).
 """
@@ -10,66 +10,66 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from safedsr.adapt.costs import learner_of, past_of
-from safedsr.adapt.successor import learner_state
-from safedsr.agents.plus.config import SafeDsrPlusConfig
-from safedsr.agents.safedsr.config import SafeDsrConfig
-from safedsr.agents.value_based.loop import State
-from safedsr.core import multiplier, replay
+from safedsr.adapt.costs import experience_of, learner_of
+from safedsr.agents.value_based.trainer import State, codec_of
+from safedsr.core import multiplier
+from safedsr.engine import loop
+from safedsr.engine.loop import Lane
 from safedsr.engine.program import Program
-from safedsr.runs import experience as memory
-from safedsr.runs.experiment import Environment
-from safedsr.runs.policy import Agent, own_job
-from safedsr.types import PyTree
+from safedsr.envs.environment import Task
+from safedsr.runs.experience import from_rows, make_experience, relabelled
+from safedsr.runs.policy import AnyPolicy, TrainedPolicy, own_job
+from safedsr.types import Adaptable, PyTree
 
 
-def learn_in(agent: Agent, environment: Environment, steps: int, stage: int, seed: int = 0) -> Iterator[Agent]:
-    """The agent after every `stage` more steps of training in an environment, both rounded up to whole periods."""
-    job = own_job(agent.changed(environment=environment))
-    if isinstance(job.agent, SafeDsrConfig):
-        job = dataclasses.replace(job, agent=dataclasses.replace(job.agent, pretrain=0))  # φ is trained already
-    program = Program(job)
+def learn_in(agent: AnyPolicy, task: Task, steps: int, stage: int, seed: int = 0) -> Iterator[AnyPolicy]:
+    """The agent after every `stage` more steps of training in a task, both rounded up to whole periods."""
+    job = dataclasses.replace(agent.job, agent=_adaptable(agent).settings)
+    program = Program(own_job(agent.changed(job=job, task=task)))
     period = program.trainer.period
     steps, stage = (-(-count // period) * period for count in (steps, min(stage, steps)))
-    state = jax.tree.map(lambda x: x[None, None], start_state(program, agent, environment, seed))
-    first = _first_step(agent.job.agent)
+    first = -(-_adaptable(agent).settled // period) * period
+    state = jax.tree.map(lambda x: x[None, None], start_state(program, agent, task, seed, first))
     for step in range(first, first + steps, stage):
         state, _, _ = program.advance(state, step, min(stage, first + steps - step))
         if bad := program.first_bad(state):
             raise FloatingPointError(
                 f"'{bad[0]}' is not finite after {step - first + stage} steps; the agent is as before"
             )
-        yield _agent_of(program, state, agent, environment)
+        yield _agent_of(program, state.agent, agent, task)
 
 
-def start_state(program: Program, agent: Agent, environment: Environment, seed: int) -> State:
-    """A trainer's state that goes on from the agent: its networks, its λ, and memory filled with what it remembers."""
-    layout = environment.scene.layout
+def _adaptable(agent: TrainedPolicy) -> Adaptable:
+    learner_of(agent)
+    assert agent.trainer.adaptable
+    return agent.trainer.adaptable
+
+
+def start_state(program: Program, agent: TrainedPolicy, task: Task, seed: int, count: int) -> Lane:
+    """A state that goes on from the agent: its networks, its λ, and memory filled with what it remembers.
+
+    `count` is how many rows the ring has seen; it is full.
+    """
     key, learner_key, store_key = jax.random.split(jax.random.key(seed), 3)
-    fresh: State = program.trainer.init(key, layout)
-    rows = replay.pack(memory.steps(past_of(agent), layout, agent.job.grid))
-    assert program.trainer.refill
+    environment = program.job.environment
+    fresh, episode_start = loop.init(program.trainer, environment, key, jnp.uint32(seed), task.params)
+    rows = codec_of(environment.spec).pack(relabelled(experience_of(agent), environment, task.params))
+    assert program.trainer.refill and isinstance(fresh, State)
     state = fresh._replace(
-        learner=learner_state(learner_of(agent), learner_key, agent.job.agent),
+        learner=_adaptable(agent).learner(learner_of(agent), learner_key),
         multiplier=multiplier.at(agent.policy.lam),
         ring=jnp.resize(rows, fresh.ring.shape),  # rows repeat where there are fewer than it holds
+        count=jnp.int32(count),
     )
-    return program.trainer.refill(state, store_key, rows, layout)
+    return Lane(program.trainer.refill(state, store_key, rows, task.params), episode_start)
 
 
-def _first_step(config: SafeDsrConfig | SafeDsrPlusConfig) -> int:
-    """A step at which φ is frozen (if ever), λ is tuned, ε has reached its end and the ring is full."""
-    freeze = config.freeze if isinstance(config, SafeDsrConfig) else 0
-    late = max(freeze, config.multiplier.penalty_start, config.epsilon.epsilon_to, config.buffer_size)
-    return -(-late // config.period) * config.period
-
-
-def _agent_of(program: Program, state: PyTree, agent: Agent, environment: Environment) -> Agent:
-    state = jax.tree.map(lambda x: x[0, 0], state)
-    policy = program.trainer.policy(state)
-    layout = environment.scene.layout
-    assert program.trainer.memory
-    old = replay.pack(memory.steps(past_of(agent), layout, agent.job.grid))
-    rows = np.concatenate([program.trainer.memory(state), old])
-    past = memory.make_past(rows, policy.learner.phi, layout)
-    return agent.changed(policy=policy, environment=environment, past=past, recursion=None)
+def _agent_of(program: Program, agents: PyTree, agent: AnyPolicy, task: Task) -> AnyPolicy:
+    trainer, environment = program.trainer, program.job.environment
+    state = jax.tree.map(lambda x: x[0, 0], agents)
+    learnt = agent.changed(policy=trainer.policy(state), task=task, recursion=None)
+    assert trainer.memory
+    new = from_rows(*trainer.memory(state), codec_of(environment.spec))
+    old = relabelled(experience_of(agent), environment, task.params)
+    steps = jax.tree.map(lambda *parts: np.concatenate(parts), new, old)
+    return learnt.changed(experience=make_experience(steps, learnt.features, environment, task.params))

@@ -5,11 +5,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from safedsr.adapt.costs import Samples, check_samples, learner_of, past_of
+from safedsr.adapt.costs import Samples, check_samples, experience_of, learner_of
 from safedsr.adapt.refit import regular
-from safedsr.runs import experience as memory
-from safedsr.runs.experience import FIT_STEPS
-from safedsr.runs.policy import Agent
+from safedsr.envs.grid.environment import scene_of
+from safedsr.runs.policy import AnyPolicy, TrainedPolicy
 from safedsr.validation import require
 
 
@@ -21,31 +20,29 @@ class Recursion(NamedTuple):
     start: np.ndarray  # [J, d] w_c
 
 
-def update(agent: Agent, obs: Any, action: Any, cost: Any, forgetting: float = 0.999) -> Agent:
+def update(agent: AnyPolicy, obs: Any, action: Any, cost: Any, forgetting: float = 0.999) -> AnyPolicy:
     """The agent after one more labelled step, or n of them in the order in which they came.
 
     Minimises the squared errors, each weighed by forgetting^age, with the refit set as the oldest evidence for the
     weights so far. The ridge is never forgotten, so that directions that are not seen any more stay as they are.
     """
     require(0 < forgetting <= 1, "forgetting", forgetting, "give a share above 0, and 1 to forget nothing")
-    past, learner = past_of(agent), learner_of(agent)
-    obs, count = np.atleast_2d(np.asarray(obs, np.float32)), len(agent.environment.budgets)
+    experience, learner = experience_of(agent), learner_of(agent)
+    obs, count = np.atleast_2d(np.asarray(obs, np.float32)), len(agent.task.budgets)
     labels = np.asarray(cost, np.float64)
     require(labels.size == len(obs) * count, "cost", cost, f"give {count} a step, for {len(obs)} steps")
-    samples = check_samples(
-        Samples(obs, np.atleast_1d(action), labels.reshape(len(obs), count)), agent.environment.scene
-    )
+    samples = check_samples(Samples(obs, np.atleast_1d(action), labels.reshape(len(obs), count)), scene_of(agent.task))
     r = agent.recursion or _begin(agent)
-    phi = memory.features_of(learner.phi, samples.obs, samples.action)
+    phi = agent.features(samples.obs, samples.action)
     r = learn_steps(r, phi, samples.cost, forgetting)
-    w_c = r.start + np.linalg.solve(regular(r.gram, min(len(past.action), FIT_STEPS)), r.moment.T).T
+    w_c = r.start + np.linalg.solve(regular(r.gram, experience.fitted), r.moment.T).T
     weights = learner.weights._replace(w_c=jnp.asarray(w_c, jnp.float32))
     return agent.changed(policy=agent.policy._replace(learner=learner._replace(weights=weights)), recursion=r)
 
 
-def _begin(agent: Agent) -> Recursion:
+def _begin(agent: TrainedPolicy) -> Recursion:
     start = np.asarray(learner_of(agent).weights.w_c, np.float64)
-    return Recursion(past_of(agent).gram, np.zeros_like(start), start)
+    return Recursion(experience_of(agent).gram, np.zeros_like(start), start)
 
 
 def learn_steps(r: Recursion, phi: np.ndarray, cost: np.ndarray, forgetting: float) -> Recursion:

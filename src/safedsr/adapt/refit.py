@@ -6,12 +6,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from safedsr.adapt.costs import Costs, FitSet, Samples, environment_of, fit_set, learner_of, past_of
+from safedsr.adapt.costs import Costs, FitSet, Samples, experience_of, fit_set, learner_of, task_of
+from safedsr.envs.environment import Task
 from safedsr.errors import UserError
-from safedsr.runs import experience as memory
 from safedsr.runs.experience import FIT_STEPS
-from safedsr.runs.experiment import Environment
-from safedsr.runs.policy import Agent
+from safedsr.runs.policy import AnyPolicy, TrainedPolicy
 from safedsr.validation import require
 
 # A step, whose features have length 1. Directions of φ that hardly occur are worth little to the fit, but large weights
@@ -20,28 +19,26 @@ RIDGE = 1e-4
 FIRST_LAM = 1.0  # where there was no cost before
 
 
-def refit(agent: Agent, costs: Costs, rewards: bool = False, strength: float = RIDGE) -> Agent:
-    """The agent with cost weights for other costs, in the environment that has them; M and λ stay.
+def refit(agent: AnyPolicy, costs: Costs, rewards: bool = False, strength: float = RIDGE) -> AnyPolicy:
+    """The agent with cost weights for other costs, in the task that has them; M and λ stay.
 
-    Labelled steps do not say what the map costs: with them the agent keeps its environment. With a ridge of
+    Labelled steps do not say what the map costs: with them the agent keeps its task. With a ridge of
     vanishing strength it is where gradient descent on the cost term of Eq. (14) ends.
     """
     require(strength > 0, "strength", strength, "give a ridge above 0; 1e-9 is next to none")
     fit = fit_set(agent, costs)
     if isinstance(costs, Samples):
         require_rank(fit, agent)
-        environment = agent.environment
-        count = len(environment.budgets)
+        task = agent.task
+        count = len(task.budgets)
         require(fit.cost.shape[1] == count, "costs", fit.cost.shape[1], f"label each of the agent's {count} costs")
     else:
-        environment = environment_of(agent, costs)
+        task = task_of(agent, costs)
     weights = learner_of(agent).weights._replace(w_c=jnp.asarray(ridge(*fit, strength), jnp.float32))
     if rewards:
         weights = weights._replace(w_r=_reward_weights(agent, strength))
-    policy = agent.policy._replace(
-        learner=learner_of(agent)._replace(weights=weights), lam=_lam_for(agent, environment)
-    )
-    return agent.changed(policy=policy, environment=environment, recursion=None)
+    policy = agent.policy._replace(learner=learner_of(agent)._replace(weights=weights), lam=_lam_for(agent, task))
+    return agent.changed(policy=policy, task=task, recursion=None)
 
 
 def ridge(phi: np.ndarray, gram: np.ndarray, targets: np.ndarray, strength: float) -> np.ndarray:
@@ -69,10 +66,10 @@ def rank(gram: np.ndarray, count: int) -> int:
     return int((np.linalg.eigvalsh(gram) > RIDGE * count).sum())
 
 
-def require_rank(fit: FitSet, agent: Agent) -> None:
+def require_rank(fit: FitSet, agent: TrainedPolicy) -> None:
     """Raise unless the labels determine at least half of the directions that φ takes on what the agent remembers."""
-    past = past_of(agent)
-    have, usual = rank(fit.gram, len(fit.phi)), rank(past.gram, min(len(past.action), FIT_STEPS))
+    experience = experience_of(agent)
+    have, usual = rank(fit.gram, len(fit.phi)), rank(experience.gram, experience.fitted)
     if 2 * have < usual:
         raise UserError(
             f"{len(fit.phi)} labelled steps determine {have} of the {usual} directions of φ that the agent has seen; "
@@ -80,16 +77,17 @@ def require_rank(fit: FitSet, agent: Agent) -> None:
         )
 
 
-def _reward_weights(agent: Agent, strength: float) -> Any:
-    past, scene = past_of(agent), agent.environment.scene
-    known = memory.fit_features(past, learner_of(agent).phi, scene.layout)
-    reward = np.asarray(memory.steps(past, scene.layout, agent.job.grid, FIT_STEPS).reward, np.float64)
-    return jnp.asarray(ridge(known, past.gram, reward[:, None], strength)[0], jnp.float32)
+def _reward_weights(agent: TrainedPolicy, strength: float) -> Any:
+    experience = experience_of(agent)
+    steps = experience.steps
+    known = agent.features(steps.obs[:FIT_STEPS], steps.action[:FIT_STEPS])
+    reward = np.asarray(steps.reward[:FIT_STEPS], np.float64)
+    return jnp.asarray(ridge(known, experience.gram, reward[:, None], strength)[0], jnp.float32)
 
 
-def _lam_for(agent: Agent, environment: Environment) -> Any:
+def _lam_for(agent: TrainedPolicy, task: Task) -> Any:
     """λ as it is, or for another number of costs the largest one for each."""
-    lam, count = np.asarray(agent.policy.lam), len(environment.budgets)
+    lam, count = np.asarray(agent.policy.lam), len(task.budgets)
     if len(lam) == count:
         return agent.policy.lam
     return jnp.full(count, lam.max() if len(lam) else FIRST_LAM, jnp.float32)

@@ -9,10 +9,10 @@ from safedsr.agents.onpolicy.config import DEFAULTS, PRESETS
 from safedsr.agents.plus.config import SafeDsrPlusConfig
 from safedsr.agents.safedqn.config import SafeDqnConfig
 from safedsr.agents.safedsr.config import SafeDsrConfig
-from safedsr.envs.grid.config import GridConfig
 from safedsr.errors import unknown
 
 if TYPE_CHECKING:
+    from safedsr.envs.environment import Environment
     from safedsr.types import Trainer
 
 
@@ -22,7 +22,7 @@ class Algorithm(NamedTuple):
     name: str
     about: str
     default: Any  # its settings
-    maker: str  # module:function, called with the settings, the grid's and, for a row of a table, the name
+    maker: str  # module:function, called with the settings, the environment and, for a row of a table, the name
     costless: bool = False  # it takes no costs at all (J = 0)
     row: bool = False  # one of many in a table
     presets: Mapping[str, Mapping[str, Any]] = {"paper": {}}  # what each changes; the first is the default
@@ -49,17 +49,17 @@ ALGORITHMS = {
     algorithm.name: algorithm
     for algorithm in (
         Algorithm(
-            "safedsr", "successor features, cost weights of their own", SafeDsrConfig(), "safedsr.learner:make_safedsr"
+            "safedsr", "successor features, cost weights of their own", SafeDsrConfig(), "safedsr.trainer:make_safedsr"
         ),
         Algorithm(
             "safedsr-plus",
             "successor features over cells, the one to take",
             SafeDsrPlusConfig(),
-            "plus.learner:make_plus",
+            "plus.trainer:make_plus",
         ),
-        Algorithm("safedqn", "Q-learning on r - λ·c", SafeDqnConfig(), "safedqn.learner:make_safedqn"),
-        Algorithm("dsr", "SafeDSR without costs", SafeDsrConfig(), "safedsr.learner:make_safedsr", costless=True),
-        Algorithm("dqn", "SafeDQN without costs", SafeDqnConfig(), "safedqn.learner:make_safedqn", costless=True),
+        Algorithm("safedqn", "Q-learning on r - λ·c", SafeDqnConfig(), "safedqn.trainer:make_safedqn"),
+        Algorithm("dsr", "SafeDSR without costs", SafeDsrConfig(), "safedsr.trainer:make_safedsr", costless=True),
+        Algorithm("dqn", "SafeDQN without costs", SafeDqnConfig(), "safedqn.trainer:make_safedqn", costless=True),
         _baseline("pdo", "policy gradient, λ by Adam"),
         _baseline("ppo-lag", "PPO, λ by Adam"),
         _baseline("cppo-pid", "PPO, λ by PID"),
@@ -86,9 +86,9 @@ def find_algorithm(name: str) -> Algorithm:
     return ALGORITHMS[name]
 
 
-def make_trainer(name: str, config: Any, grid_config: GridConfig) -> "Trainer":
+def make_trainer(name: str, config: Any, environment: "Environment") -> "Trainer":
     """The trainer of an algorithm with these settings."""
     algorithm = find_algorithm(name)
     module, _, function = algorithm.maker.partition(":")
     make = getattr(importlib.import_module(f"safedsr.agents.{module}"), function)
-    return make(config, grid_config, name) if algorithm.row else make(config, grid_config)
+    return make(config, environment, name) if algorithm.row else make(config, environment)

@@ -32,12 +32,12 @@ def certify(
 ) -> None:
     """Walk a policy and say with what confidence it reaches the goal within the budget; exits with 1 if it fails."""
     from safedsr.adapt.certify import certify_in
-    from safedsr.adapt.costs import environment_of
-    from safedsr.runs.policy import load
+    from safedsr.adapt.costs import task_of
+    from safedsr.agent import load
 
     agent = load(run, seed, environment)
     with busy(f"walking {run}", quiet=as_json):
-        found = certify_in(agent, environment_of(agent, costs, budget), config)
+        found = certify_in(agent, task_of(agent, costs, budget), config)
     if as_json:
         print_json({"seed": agent.seed, **found.to_dict()})
     else:
@@ -68,7 +68,7 @@ def adapt(
         raise UserError("no costs given to adapt to; write for example --costs square")
     certificate = CertificateConfig(episodes, confidence, USUAL.require if require is None else require, epsilon)
     from safedsr.adapt.ladder import adapt
-    from safedsr.runs.policy import load
+    from safedsr.agent import load
 
     agent = load(run, seed, environment)
     with busy(f"adapting {run}", quiet=as_json):

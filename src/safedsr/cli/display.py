@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from safedsr.engine.train import Progress
+from safedsr.engine.progress import Progress, ShowJob
 
 LINE_SECONDS = 10.0  # between lines where there is no terminal
 
@@ -16,9 +16,6 @@ def progress_bar(title: str) -> Iterator[Callable[[Progress], None]]:
     bar = _terminal_bar(title) if sys.stderr.isatty() else _lines(title)
     with bar as show:
         yield show
-
-
-ShowJob = Callable[[str, Progress, float], None]  # the job's title, its progress, the share of all work that is done
 
 
 @contextlib.contextmanager

@@ -36,7 +36,7 @@ def figures(
 
 
 def _results_figures(runs: tuple[Path, ...], out: Path, oracle: bool) -> list[tuple[str, Path]]:
-    from safedsr.runs.results import load_results
+    from safedsr.runs.collect import load_results
 
     remarks: list[str] = []
     results = load_results(runs, remarks)
@@ -53,13 +53,13 @@ def _results_figures(runs: tuple[Path, ...], out: Path, oracle: bool) -> list[tu
 
 
 def _values_figure(run: Path, seed: int | None, environment: int, out: Path) -> tuple[str, Path]:
+    from safedsr.agent import load
     from safedsr.figures.files import save_for_print
     from safedsr.figures.values import values_figure
-    from safedsr.runs.policy import load
 
     agent = load(run, seed, environment)
     name = f"values-{run.resolve().name}-{environment}-seed-{agent.seed}"
-    title = f"Values and greedy actions: {agent.environment.name}, seed {agent.seed}"
+    title = f"Values and greedy actions: {agent.task.title}, seed {agent.seed}"
     return title, save_for_print(values_figure(agent), out, name)
 
 

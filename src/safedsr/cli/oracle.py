@@ -60,14 +60,18 @@ def oracle(
 
 def _expected(run: Path, seed: int | None, layout: "Layout", subcells: int) -> Any:
     """What the agent of a run folder expects each step on this map to give."""
+    from functools import partial
+
     from safedsr.adapt.costs import learner_of, require_same_map
+    from safedsr.agent import load
+    from safedsr.envs.grid.environment import scene_of
     from safedsr.envs.grid.oracle import expected_rewards
-    from safedsr.runs.policy import load
 
     agent = load(run, seed)
-    require_same_map(layout, agent.environment.scene)
-    learner = learner_of(agent)
-    return expected_rewards(learner.phi, learner.weights.w_r, layout, subcells)
+    require_same_map(layout, scene_of(agent.task))
+    learner, adaptable = learner_of(agent), agent.trainer.adaptable
+    assert adaptable
+    return expected_rewards(partial(adaptable.features, learner), learner.weights.w_r, layout, subcells)
 
 
 def _as_json(found: "Oracle") -> dict[str, Any]:

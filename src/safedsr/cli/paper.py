@@ -81,8 +81,8 @@ def pack(
     out: Annotated[Path, tyro.conf.arg(help="Folder for the packed ones, each under its name.")],
 ) -> None:
     """Pack run folders: what tables and figures need, small enough to commit."""
+    from safedsr.runs.collect import find_runs
     from safedsr.runs.pack import pack_all
-    from safedsr.runs.results import find_runs
 
     remarks: list[str] = []
     folders = find_runs(runs, remarks)

@@ -58,10 +58,10 @@ def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
     ) -> None:
         if resume:
             return _resume(out, algorithm.name, training, args)
-        from safedsr.runs.experiment import Job, make_environments
+        from safedsr.runs.job import grid_job, tasks_for
 
-        environments = make_environments(algorithm.name, layout, costs, budget)
-        job = Job(algorithm.name, environments, tuple(range(first_seed, first_seed + seeds)), agent, grid, training)
+        tasks = tasks_for(algorithm.name, layout, costs, budget)
+        job = grid_job(algorithm.name, tasks, range(first_seed, first_seed + seeds), agent, grid, training)
         from safedsr.cli.display import progress_bar
         from safedsr.engine.lanes import use_cores
         from safedsr.engine.train import train
@@ -98,7 +98,7 @@ def _resume(out: Path, algorithm: str, training: TrainConfig, args: list[str]) -
     from safedsr.cli.display import progress_bar
     from safedsr.engine.lanes import use_cores
     from safedsr.engine.train import resume
-    from safedsr.runs.experiment import job_from_dict
+    from safedsr.runs.job import job_from_dict
 
     use_cores(job_from_dict(config).lanes)
     with progress_bar(algorithm) as show:
@@ -116,14 +116,14 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Walk the policies of a run and report goal rate, safe goal rate, reward and cost with 95 % intervals."""
-    from safedsr.engine.evaluate import evaluate_run
+    from safedsr.agent import evaluate_run
 
     with busy(f"walking {run}", quiet=as_json):
         rows = evaluate_run(run, costs, budget, episodes, epsilon, seed)
     if as_json:
         return print_json(
             [
-                {"trained": agent.environment.name, "environment": where.name, "seed": agent.seed, **found.to_dict()}
+                {"trained": agent.task.title, "environment": where.title, "seed": agent.seed, **found.to_dict()}
                 for agent, where, found in rows
             ]
         )
@@ -132,8 +132,8 @@ def evaluate(
         columns,
         [
             (
-                agent.environment.name,
-                where.name,
+                agent.task.title,
+                where.title,
                 agent.seed,
                 found.goal_rate,
                 found.safe_goal_rate,

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from safedsr.envs.grid.physics import NUM_ACTIONS
 from safedsr.types import PyTree
 
 
@@ -75,9 +74,9 @@ def inverse_length(x: Array) -> Array:
     return jax.lax.rsqrt(jnp.maximum(jnp.sum(x * x), 1e-24))
 
 
-def pair(obs: Array, action: Array) -> Array:
-    """(s, a): the observation and the one-hot action, end to end."""
-    return jnp.concatenate([obs, jax.nn.one_hot(action, NUM_ACTIONS)])
+def pair(obs: Array, action: Array, actions: int) -> Array:
+    """(s, a): the observation and the one-hot action of several, end to end."""
+    return jnp.concatenate([obs, jax.nn.one_hot(action, actions)])
 
 
 def mean_square(x: Array) -> Array:

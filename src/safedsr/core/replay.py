@@ -11,37 +11,76 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from safedsr.types import Transition
-
-_FIXED = 7  # obs 2, action 1, reward 1, terminated 1, next obs 2; the rest are costs
+from safedsr.types import Record, Transition
 
 
-def pack(t: Transition) -> Array:
-    """A transition as a row [7 + J]."""
-    single = jnp.stack([t.action.astype(jnp.float32), t.reward, t.terminated.astype(jnp.float32)], -1)
-    return jnp.concatenate([t.obs, single, t.next_obs, t.cost], -1)
+class Codec(NamedTuple):
+    """Transitions and records as rows of floats; a row of another width is an error."""
+
+    observations: int
+    costs: int
+
+    @property
+    def width(self) -> int:
+        """Numbers of a transition: action, reward, terminated, two observations and the costs."""
+        return 3 + 2 * self.observations + self.costs
+
+    @property
+    def record_width(self) -> int:
+        """Numbers of a record: done, success, length, return, an observation and the costs."""
+        return 4 + self.observations + self.costs
+
+    def pack(self, t: Transition) -> Array:
+        """A transition, or several, as a row [..., width]."""
+        single = jnp.stack([t.action.astype(jnp.float32), t.reward, t.terminated.astype(jnp.float32)], -1)
+        return self._checked(jnp.concatenate([t.obs, single, t.next_obs, t.cost], -1), self.width)
+
+    def unpack(self, rows: Array) -> Transition:
+        """The transition of a row, or the transitions of rows."""
+        rows, n = self._checked(rows, self.width), self.observations
+        return Transition(
+            obs=rows[..., :n],
+            action=rows[..., n].astype(jnp.int32),
+            reward=rows[..., n + 1],
+            terminated=rows[..., n + 2],
+            next_obs=rows[..., n + 3 : 2 * n + 3],
+            cost=rows[..., 2 * n + 3 :],
+        )
+
+    def pack_record(self, record: Record) -> Array:
+        """A record as a row: accelerators spend much of a step on writing one array after the other."""
+        single = jnp.stack([record.done, record.success, record.length, record.ret])
+        return self._checked(jnp.concatenate([single, record.obs, record.cost]), self.record_width)
+
+    def unpack_record(self, rows: Array) -> Record:
+        """The record of a row, or the records of rows."""
+        rows, n = self._checked(rows, self.record_width), self.observations
+        return Record(
+            done=rows[..., 0] > 0,
+            success=rows[..., 1] > 0,
+            length=rows[..., 2].astype(jnp.int32),
+            ret=rows[..., 3],
+            obs=rows[..., 4 : 4 + n],
+            cost=rows[..., 4 + n :],
+        )
+
+    def _checked(self, rows: Array, width: int) -> Array:
+        if rows.shape[-1] != width:
+            raise ValueError(
+                f"a row of {rows.shape[-1]} numbers where {self.observations} observations and {self.costs} costs need "
+                f"{width}"
+            )
+        return rows
 
 
-def unpack(row: Array) -> Transition:
-    """The transition of a row."""
-    return Transition(
-        obs=row[..., 0:2],
-        action=row[..., 2].astype(jnp.int32),
-        reward=row[..., 3],
-        terminated=row[..., 4],
-        next_obs=row[..., 5:7],
-        cost=row[..., _FIXED:],
-    )
-
-
-def init_ring(capacity: int, num_costs: int) -> Array:
+def init_ring(capacity: int, width: int) -> Array:
     """An empty ring."""
-    return jnp.zeros((capacity, _FIXED + num_costs))
+    return jnp.zeros((capacity, width))
 
 
-def add(ring: Array, rows: Array, step: Array) -> Array:
-    """Write rows that follow the first `step` ones; their number divides the capacity, so they never wrap."""
-    return jax.lax.dynamic_update_slice_in_dim(ring, rows, step % len(ring), 0)
+def add(ring: Array, rows: Array, count: Array) -> Array:
+    """Write rows that follow the first `count` ones; their number divides the capacity, so they never wrap."""
+    return jax.lax.dynamic_update_slice_in_dim(ring, rows, count % len(ring), 0)
 
 
 def choose(key: Array, filled: Array, shape: tuple[int, ...]) -> Array:
@@ -50,19 +89,22 @@ def choose(key: Array, filled: Array, shape: tuple[int, ...]) -> Array:
 
 
 class Reservoir(NamedTuple):
-    """For each signal (reward, cost 1 … J; or the place alone) and bin: a fair sample of the rows that fell into it."""
+    """For each signal (reward, cost 1 … J; or a feature alone) and bin: a fair sample of the rows that fell into it."""
 
-    rows: Array  # [signals, bins, size, 7 + J]
+    rows: Array  # [signals, bins, size, width]
     seen: Array  # [signals, bins] int32, how many rows there were
+    ranges: Array | None = None  # [2, signals] least and greatest value seen, where they are not known beforehand
 
 
-def init_reservoir(num_costs: int, bins: int, size: int, signals: int | None = None) -> Reservoir:
-    """An empty reservoir, for the reward and every cost if the number of signals is not given."""
-    signals = 1 + num_costs if signals is None else signals
-    return Reservoir(
-        jnp.zeros((signals, bins, size, _FIXED + num_costs)),
-        jnp.zeros((signals, bins), jnp.int32),
-    )
+def init_reservoir(signals: int, bins: int, size: int, width: int, *, ranged: bool = False) -> Reservoir:
+    """An empty reservoir; `ranged` if it has to find out itself between which values the signals lie."""
+    ranges = jnp.stack([jnp.full(signals, jnp.inf), jnp.full(signals, -jnp.inf)]) if ranged else None
+    return Reservoir(jnp.zeros((signals, bins, size, width)), jnp.zeros((signals, bins), jnp.int32), ranges)
+
+
+def filled_slots(reservoir: Reservoir) -> Array:
+    """Which slots hold a row, [signals, bins, size]."""
+    return jnp.arange(reservoir.rows.shape[2]) < reservoir.seen[..., None]
 
 
 def bin_of(values: Array, low: Array, high: Array, bins: int) -> Array:
@@ -71,15 +113,23 @@ def bin_of(values: Array, low: Array, high: Array, bins: int) -> Array:
     return jnp.clip(jnp.floor(share * bins), 0, bins - 1).astype(jnp.int32)
 
 
-def value_bins(rows: Array, low: Array, high: Array, bins: int) -> Array:
-    """The bin [1 + J, n] of each row's reward and costs; `low` and `high` [1 + J] bound them."""
-    t = unpack(rows)
-    signals = jnp.concatenate([t.reward[:, None], t.cost], 1).T
+def signals_of(t: Transition) -> Array:
+    """Reward and costs [1 + J, n] of n transitions."""
+    return jnp.concatenate([t.reward[:, None], t.cost], 1).T
+
+
+def value_bins(signals: Array, low: Array, high: Array, bins: int) -> Array:
+    """The bin [signals, n] of each value; `low` and `high` [signals] bound them."""
     return jax.vmap(bin_of, (0, 0, 0, None))(signals, low, high, bins)
 
 
+def widen(ranges: Array, signals: Array) -> Array:
+    """Least and greatest values [2, signals] after these [signals, n]."""
+    return jnp.stack([jnp.minimum(ranges[0], signals.min(1)), jnp.maximum(ranges[1], signals.max(1))])
+
+
 def store(key: Array, reservoir: Reservoir, rows: Array, bins: Array) -> Reservoir:
-    """Offer rows [n, 7 + J] to the reservoir; `bins` [signals, n] says into which bin of each signal they fall."""
+    """Offer rows [n, width] to the reservoir; `bins` [signals, n] says into which bin of each signal they fall."""
     count, size = reservoir.rows.shape[1:3]
 
     def offer(kept: Array, seen: Array, where: Array, luck: Array) -> tuple[Array, Array]:
@@ -93,11 +143,12 @@ def store(key: Array, reservoir: Reservoir, rows: Array, bins: Array) -> Reservo
         return kept.at[where, slot].set(rows, mode="drop"), counts[-1]
 
     luck = jax.random.uniform(key, bins.shape)
-    return Reservoir(*jax.vmap(offer)(reservoir.rows, reservoir.seen, bins, luck))
+    kept, seen = jax.vmap(offer)(reservoir.rows, reservoir.seen, bins, luck)
+    return reservoir._replace(rows=kept, seen=seen)
 
 
 def sample_rare(key: Array, reservoir: Reservoir, shape: tuple[int, ...]) -> Array:
-    """Rows [signals, *shape, 7 + J]: for each signal, every bin that has rows is equally likely."""
+    """Rows [signals, *shape, width]: for each signal, every bin that has rows is equally likely."""
     size = reservoir.rows.shape[2]
 
     def draw(key: Array, rows: Array, seen: Array) -> Array:
@@ -114,10 +165,10 @@ class Biased(NamedTuple):
     """Batches of which a share is rare rows."""
 
     places: Array  # [batches, n] in the ring
-    rare: Array  # [batches, m, 7 + J]
+    rare: Array  # [batches, m, width]
 
     def rows(self, ring: Array) -> Array:
-        """All rows [batches, n + m, 7 + J]."""
+        """All rows [batches, n + m, width]."""
         return jnp.concatenate([ring[self.places], self.rare], 1)
 
 

@@ -1,8 +1,6 @@
-"""How good a policy is: episodes on the real grid, each number with a 95 % interval."""
+"""How good a policy is: episodes in the real environment, each number with a 95 % interval."""
 
-from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -10,15 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from safedsr.envs.grid import physics as grid
-from safedsr.envs.grid.catalog import with_costs
-from safedsr.envs.grid.layout import Layout, Scene
-from safedsr.envs.grid.paths import episode_paths
-from safedsr.runs.experiment import DEFAULT_BUDGET, Environment
+from safedsr.core.exploration import epsilon_greedy
+from safedsr.envs import episode as episodes_of
+from safedsr.envs.environment import Environment, Task
+from safedsr.envs.episode import Episode
 from safedsr.runs.metrics import within
-from safedsr.runs.policy import Agent, load_all
+from safedsr.runs.policy import TrainedPolicy, with_costs
 from safedsr.types import PyTree
-from safedsr.validation import parse_budgets, require
+from safedsr.validation import require
 
 WALKERS = 64  # enough to keep the matrix products busy, and few wait for the last episode
 
@@ -26,7 +23,7 @@ WALKERS = 64  # enough to keep the matrix products busy, and few wait for the la
 class Outcome(NamedTuple):
     """What each of n episodes came to."""
 
-    reached: Any  # [n] bool
+    success: Any  # [n] bool
     length: Any  # [n]
     ret: Any  # [n]
     cost: Any  # [n, J]
@@ -59,47 +56,16 @@ class Evaluation(NamedTuple):
         return {"episodes": self.episodes, **named, "cost": [cost._asdict() for cost in self.cost]}
 
 
-def evaluate_run(
-    path: str | Path,
-    costs: str | None = None,
-    budget: str | None = None,
-    episodes: int = 1000,
-    epsilon: float = 0.0,
-    seed: int | None = None,
-) -> list[tuple[Agent, Environment, Evaluation]]:
-    """Every policy of a run folder, or those of one seed, where it was walked, and its numbers."""
-    agents = load_all(path)
-    seeds = {number for _, number in agents}
-    require(seed is None or seed in seeds, "seed", seed, f"the run has {', '.join(map(str, sorted(seeds)))}")
-    rows = []
-    for (_, number), agent in agents.items():
-        if seed not in (None, number):
-            continue
-        trained = agent.environment
-        scene = trained.scene if costs is None else with_costs(trained.scene, costs)
-        environment = Environment(scene, budgets_for(trained, scene, budget))
-        rows.append((agent, environment, evaluate(agent, environment, episodes, epsilon)))
-    return rows
-
-
-def budgets_for(trained: Environment, scene: Scene, budget: Any = None) -> tuple[float, ...]:
-    """The budgets given, or those it was trained with if they fit the costs, or the usual one."""
-    count = len(scene.cost_names)
-    if budget is None and count == len(trained.budgets):
-        return trained.budgets
-    return parse_budgets(DEFAULT_BUDGET if budget is None else budget, count)
-
-
 def evaluate(
-    agent: Agent, environment: Environment | None = None, episodes: int = 1000, epsilon: float = 0.0, seed: int = 0
+    agent: TrainedPolicy, task: Task | None = None, episodes: int = 1000, epsilon: float = 0.0, seed: int = 0
 ) -> Evaluation:
-    """Episodes of the agent's ε-greedy policy in its own environment or another one."""
-    environment = environment or agent.environment
-    outcome = run_episodes(agent, environment.scene.layout, episodes, epsilon, seed)
-    safe = outcome.reached & within(outcome.cost, environment.budgets)
+    """Episodes of the agent's ε-greedy policy in its own task or another one."""
+    task = task or agent.task
+    outcome = run_episodes(agent, task, episodes, epsilon, seed)
+    safe = outcome.success & within(outcome.cost, task.budgets)
     return Evaluation(
         episodes=episodes,
-        goal_rate=_share(outcome.reached),
+        goal_rate=_share(outcome.success),
         safe_goal_rate=_share(safe),
         reward=_mean(outcome.ret),
         cost=tuple(_mean(column) for column in outcome.cost.T),
@@ -107,56 +73,46 @@ def evaluate(
     )
 
 
-def run_episodes(agent: Agent, layout: Layout, episodes: int, epsilon: float = 0.0, seed: int = 0) -> Outcome:
+def run_episodes(agent: TrainedPolicy, task: Task, episodes: int, epsilon: float = 0.0, seed: int = 0) -> Outcome:
     """Whole episodes; each has a key of its own, so that none depends on how many there are or who walks beside it."""
     require(episodes >= 2, "episodes", episodes, "give at least 2, for an interval")
     require(0 <= epsilon <= 1, "epsilon", epsilon, "give a share between 0 and 1")
-    return run_keys(agent, layout, jax.random.split(jax.random.key(seed), episodes), epsilon)
+    return run_keys(agent, task, jax.random.split(jax.random.key(seed), episodes), epsilon)
 
 
-def run_keys(agent: Agent, layout: Layout, keys: Array, epsilon: float = 0.0) -> Outcome:
+def run_keys(agent: TrainedPolicy, task: Task, keys: Array, epsilon: float = 0.0) -> Outcome:
     """One episode for each key [n]."""
-    return jax.device_get(_run(agent.values_of, agent.job.grid, agent.policy, layout, keys, jnp.float32(epsilon)))
+    environment = with_costs(agent.job.environment, len(task.budgets))
+    return jax.device_get(_run(agent.values_of, environment, agent.policy, task.params, keys, jnp.float32(epsilon)))
 
 
-def agent_paths(agent: Agent, layout: Layout, epsilons: Sequence[float]) -> list[np.ndarray]:
-    """The positions of one episode of the agent for each ε, for pictures."""
-
-    def best(state: grid.GridState) -> Array:
-        return jnp.argmax(agent.values_of(agent.policy, grid.observe(state, layout)).score)
-
-    return episode_paths(best, layout, epsilons, agent.job.grid)
-
-
-@partial(jax.jit, static_argnames=("values", "grid_config"))
-def _run(values: Any, grid_config: Any, policy: PyTree, layout: Layout, keys: Array, epsilon: Array) -> Outcome:
+@partial(jax.jit, static_argnames=("values", "environment"))
+def _run(values: Any, environment: Environment, policy: PyTree, params: PyTree, keys: Array, epsilon: Array) -> Outcome:
     """A few walkers; whoever ends an episode takes the next one that nobody has begun."""
     count = len(keys)
     walkers = min(WALKERS, count)
 
-    def step(key: Array, state: grid.GridState, so_far: Outcome) -> tuple[grid.GridState, Outcome, Array]:
-        luck_key, step_key = jax.random.split(jax.random.fold_in(key, state.time))
-        best = jnp.argmax(values(policy, grid.observe(state, layout)).score)
-        action = grid.epsilon_greedy(jax.random.uniform(luck_key, (2,)), best, epsilon)
-        state, out = grid.move(step_key, state, action, layout, grid_config)
-        so_far = Outcome(out.terminated, state.time, so_far.ret + out.reward, so_far.cost + out.cost)
-        return state, so_far, out.terminated | out.truncated
+    def step(key: Array, before: Episode) -> tuple[Episode, Outcome, Array]:
+        luck_key, step_key = jax.random.split(jax.random.fold_in(key, before.time))
+        best = jnp.argmax(values(policy, before.obs).score)
+        luck = jax.random.uniform(luck_key, (2,))
+        action = epsilon_greedy(luck, best, epsilon, environment.spec.actions)
+        after, moment = episodes_of.step(environment, step_key, before, action, params)
+        return after, Outcome(moment.step.success, moment.time, moment.ret, moment.cost), moment.done
 
-    def begin(episode: Array) -> tuple[grid.GridState, Outcome]:
-        state, _ = jax.vmap(grid.reset, (0, None, None))(keys[episode], layout, grid_config)
-        return state, _nothing(walkers, len(layout.costs))
+    def begin(episode: Array) -> Episode:
+        return jax.vmap(partial(episodes_of.start, environment), (0, None))(keys[episode], params)
 
     def advance(walk: Walk) -> Walk:
-        state, so_far, done = jax.vmap(step)(keys[walk.episode], walk.state, walk.so_far)
+        running, so_far, done = jax.vmap(step)(keys[walk.episode], walk.running)
         done &= walk.episode < count
         place = jnp.where(done, walk.episode, count)  # that of nobody who goes on
         outcome = jax.tree.map(lambda kept, new: kept.at[place].set(new, mode="drop"), walk.outcome, so_far)
         episode = jnp.where(done, walk.begun + jnp.cumsum(done) - 1, walk.episode)
-        state, so_far = _where(done, begin(episode), (state, so_far))
-        return Walk(episode, walk.begun + done.sum(), state, so_far, outcome)
+        return Walk(episode, walk.begun + done.sum(), _where(done, begin(episode), running), outcome)
 
     first = jnp.arange(walkers)
-    start = Walk(first, jnp.int32(walkers), *begin(first), _nothing(count, len(layout.costs)))
+    start = Walk(first, jnp.int32(walkers), begin(first), _nothing(count, environment.spec.costs))
     return jax.lax.while_loop(lambda walk: (walk.episode < count).any(), advance, start).outcome
 
 
@@ -165,8 +121,7 @@ class Walk(NamedTuple):
 
     episode: Array  # [walkers]
     begun: Array  # [] episodes that somebody has taken
-    state: grid.GridState
-    so_far: Outcome
+    running: Episode
     outcome: Outcome  # of all episodes
 
 

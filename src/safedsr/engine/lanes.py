@@ -1,4 +1,4 @@
-"""Where lanes run: environments [E] × seeds [S] spread over the local devices, and processor cores as devices.
+"""Where lanes run: tasks [E] × seeds [S] spread over the local devices, and processor cores as devices.
 
 Lanes never talk to each other, so a lane gives the same numbers wherever it runs. An accelerator is best fed with all
 of its lanes in one batch. A core is not: one lane fits into its cache and ten do not, so it takes one after the other.
@@ -15,10 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-from safedsr.core.config import Matmul
-
-# What an argument differs in: lanes [E, S, …], environments [E, …], seeds [S, …], or nothing.
-LANE, ENVIRONMENT, SEED, SHARED = ("environments", "seeds"), ("environments",), ("seeds",), ()
+# What an argument differs in: lanes [E, S, …], tasks [E, …], seeds [S, …], or nothing.
+LANE, TASK, SEED, SHARED = ("tasks", "seeds"), ("tasks",), ("seeds",), ()
 Axes = tuple[str, ...]
 
 
@@ -38,40 +36,33 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def precision(matmul: Matmul) -> contextlib.AbstractContextManager[object]:
-    """Where matrix products have this precision; processors know float32 alone."""
-    if matmul != "tensorfloat32x3":
-        return jax.default_matmul_precision(matmul)
-    return jax.default_matmul_precision("float32" if jax.default_backend() == "cpu" else "TF32_TF32_F32_X3")
-
-
-def split(environments: int, seeds: int, devices: int) -> tuple[int, int]:
-    """Into how many parts environments and seeds are cut: the fewest that let a device have the fewest lanes."""
+def split(tasks: int, seeds: int, devices: int) -> tuple[int, int]:
+    """Into how many parts tasks and seeds are cut: the fewest that let a device have the fewest lanes."""
 
     def worth(parts: tuple[int, int]) -> tuple[int, int]:
-        each = (environments // parts[0]) * -(-seeds // parts[1])
+        each = (tasks // parts[0]) * -(-seeds // parts[1])
         return each, parts[0] * parts[1]
 
-    even = [e for e in range(1, environments + 1) if environments % e == 0]
+    even = [e for e in range(1, tasks + 1) if tasks % e == 0]
     pairs = [(e, s) for e, s in itertools.product(even, range(1, seeds + 1)) if e * s <= devices]
     return min(pairs, key=worth)
 
 
-def lane_mesh(environments: int, seeds: int) -> Mesh:
+def lane_mesh(tasks: int, seeds: int) -> Mesh:
     """The local devices that share the lanes."""
     devices = jax.local_devices()
-    parts = split(environments, seeds, len(devices))
-    return Mesh(np.array(devices[: parts[0] * parts[1]]).reshape(parts), ("environments", "seeds"))
+    parts = split(tasks, seeds, len(devices))
+    return Mesh(np.array(devices[: parts[0] * parts[1]]).reshape(parts), ("tasks", "seeds"))
 
 
 def over_lanes(function: Callable[..., Any], axes: Sequence[Axes], mesh: Mesh) -> Callable[..., Any]:
     """A function of one lane as one of all lanes; `axes` says of each argument what it differs in."""
     spread = one_by_one if mesh.devices.flat[0].platform == "cpu" else jax.vmap
-    for name in ("seeds", "environments"):
+    for name in ("seeds", "tasks"):
         function = spread(function, tuple(0 if name in kind else None for kind in axes))
     if mesh.size == 1:
         return function
-    places = tuple(PartitionSpec("environments", "seeds") if kind == LANE else PartitionSpec(*kind) for kind in axes)
+    places = tuple(PartitionSpec("tasks", "seeds") if kind == LANE else PartitionSpec(*kind) for kind in axes)
     shared = jax.shard_map(function, mesh=mesh, in_specs=places, out_specs=PartitionSpec(*LANE), check_vma=False)
     return _filled_up(shared, axes, mesh.shape["seeds"])
 

@@ -10,18 +10,21 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
 from safedsr.engine.compiled import keep_compiled
-from safedsr.engine.program import Program, from_arrays, to_arrays
+from safedsr.engine.program import Program
+from safedsr.engine.progress import Progress, Show
+from safedsr.envs.environment import Environment
 from safedsr.errors import UserError
 from safedsr.runs import folder as runs
-from safedsr.runs.experiment import Job, job_from_dict
+from safedsr.runs.arrays import from_arrays, to_arrays
+from safedsr.runs.job import Job, job_from_dict
 from safedsr.runs.metrics import within
-from safedsr.runs.policy import save_policy
+from safedsr.runs.policy import save_policies
 from safedsr.runs.storage import Table, concatenate
 from safedsr.types import PyTree, Record
 from safedsr.validation import first_difference, require
@@ -37,21 +40,6 @@ class Stopped(KeyboardInterrupt):
     """The training was asked to stop before its end, and everything is saved."""
 
 
-class Progress(NamedTuple):
-    """What a display may want to show after a chunk."""
-
-    step: int
-    steps: int
-    count: int  # steps of the chunk
-    goal_rate: float  # share of the chunk's episodes that reached the goal
-    safe_goal_rate: float  # and kept every budget
-    lam: float  # mean multiplier
-    lanes: int  # seeds and environments that walk at once
-
-
-Show = Callable[[Progress], None]
-
-
 def train(job: Job, out: str | Path, show: Show | None = None) -> Path:
     """Train a job into a new run folder."""
     steps, start = job.train.steps, job.agent.train_start
@@ -65,14 +53,19 @@ def train(job: Job, out: str | Path, show: Show | None = None) -> Path:
 
 
 def resume(
-    out: str | Path, changes: Mapping[str, Any] | None = None, expect: Job | None = None, show: Show | None = None
+    out: str | Path,
+    changes: Mapping[str, Any] | None = None,
+    expect: Job | None = None,
+    show: Show | None = None,
+    environment: Environment | None = None,
 ) -> Path:
     """Go on with a run folder, bit for bit as if it had never stopped.
 
-    `changes` are fields of `TrainConfig`, such as more steps. `expect` is the job that the caller takes it for.
+    `changes` are fields of `TrainConfig`, such as more steps. `expect` is the job that the caller takes it for;
+    `environment` is needed where it is not one of ours.
     """
     with runs.resume_run(out) as (writer, config):
-        job = job_from_dict(config)
+        job = job_from_dict(config, environment)
         if expect:
             require_same(expect, config, out)
         if changes:
@@ -96,7 +89,9 @@ def resume(
 
 def require_same(expect: Job, config: dict[str, Any], out: str | Path) -> None:
     """Raise unless a run folder was made for this job; how long it trains and how often it saves may differ."""
-    config = job_from_dict(config).to_dict()  # settings that are newer than the folder have their defaults
+    config = job_from_dict(
+        config, expect.environment
+    ).to_dict()  # settings that are newer than the folder have their defaults
     asked = {**expect.to_dict(), "train": config["train"]}
     if difference := first_difference(asked, config):
         name, mine, theirs = difference
@@ -114,7 +109,7 @@ def loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, sho
             stop = program.next_stop(step)
             state, records, losses = program.advance(state, step, stop - step)
             _require_finite(program, state, stop)
-            lam = np.asarray(program.trainer.multipliers(state))
+            lam = np.asarray(program.trainer.multipliers(state.agent))
             episodes = _episodes(records, step, job)
             pending["episodes"].append(episodes)
             pending["curves"].append(_curves(jax.device_get(losses), lam, stop, job))
@@ -131,7 +126,7 @@ def loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, sho
                 break
     if step < job.train.steps:
         raise Stopped(f"stopped at step {step} of {job.train.steps}, all saved in {writer.path}; go on with --resume")
-    save_policy(writer.path, program, state, runs.load_run(writer.path))
+    save_policies(writer.path, job, program.trainer, state.agent, runs.load_run(writer.path))
     writer.finish(job.train.trajectories)
 
 
@@ -145,8 +140,8 @@ def _save(writer: runs.RunWriter, pending: dict[str, list[Table]], state: PyTree
 
 def _require_finite(program: Program, state: PyTree, step: int) -> None:
     if bad := program.first_bad(state):
-        leaf, environment, seed = bad
-        where = f"seed {program.job.seeds[seed]} in {program.job.environments[environment].name}"
+        leaf, task, seed = bad
+        where = f"seed {program.job.seeds[seed]} in {program.job.tasks[task].title}"
         raise NotFinite(
             f"'{leaf}' is not finite at step {step}, {where}; checkpoints made before are kept. "
             "Train anew with a smaller learning_rate."
@@ -156,26 +151,26 @@ def _require_finite(program: Program, state: PyTree, step: int) -> None:
 def _episodes(records: Record, step: int, job: Job) -> Table:
     """The episodes that ended in a chunk which started at `step`."""
     done = np.asarray(records.done)  # [E, S, steps]
-    environment, seed, when = np.nonzero(done)
+    task, seed, when = np.nonzero(done)
     cost = np.asarray(records.cost)[done]
     return {
-        "environment": environment.astype(np.int32),
+        "environment": task.astype(np.int32),
         "seed": np.asarray(job.seeds, np.int64)[seed],
         "end_step": (step + 1 + when).astype(np.int64),
         "length": np.asarray(records.length)[done],
         "return": np.asarray(records.ret)[done],
         **{f"cost_{j}": cost[:, j] for j in range(cost.shape[1])},
-        "reached": np.asarray(records.reached)[done],
+        "success": np.asarray(records.success)[done],
     }
 
 
 def _curves(losses: dict[str, np.ndarray], lam: np.ndarray, step: int, job: Job) -> Table:
-    """One row for each environment and seed: λ and the chunk's mean losses."""
-    environments, seeds = lam.shape[:2]
-    rows = environments * seeds
+    """One row for each task and seed: λ and the chunk's mean losses."""
+    tasks, seeds = lam.shape[:2]
+    rows = tasks * seeds
     return {
-        "environment": np.repeat(np.arange(environments, dtype=np.int32), seeds),
-        "seed": np.tile(np.asarray(job.seeds, np.int64), environments),
+        "environment": np.repeat(np.arange(tasks, dtype=np.int32), seeds),
+        "seed": np.tile(np.asarray(job.seeds, np.int64), tasks),
         "step": np.full(rows, step, np.int64),
         **{f"lam_{j}": lam[..., j].reshape(rows) for j in range(lam.shape[2])},
         **{name: np.asarray(losses[name], np.float32).reshape(rows) for name in losses},
@@ -183,21 +178,24 @@ def _curves(losses: dict[str, np.ndarray], lam: np.ndarray, step: int, job: Job)
 
 
 def _trajectories(records: Record, step: int, program: Program) -> Table:
-    """Where everybody went, [steps, E, S, 2] in cells."""
-    obs = np.moveaxis(np.asarray(records.obs), 2, 0)
+    """Where everybody went, positions [steps, E, S, 2]."""
+    position = program.job.environment.position
+    assert position
+    of_lane = jax.vmap(position, (0, None))
+    where = jax.vmap(jax.vmap(of_lane, (0, None)), (0, 0))(records.obs, program.params)
     return {
-        "step": step + 1 + np.arange(len(obs)),
-        "position": obs * np.asarray(program.layout.scale, np.float32)[:, None, None],
+        "step": step + 1 + np.arange(where.shape[2]),
+        "position": np.moveaxis(np.asarray(where), 2, 0),
         "done": np.moveaxis(np.asarray(records.done), 2, 0),
     }
 
 
 def _progress(episodes: Table, lam: np.ndarray, step: int, count: int, job: Job) -> Progress:
     ended = len(episodes["seed"])
-    reached = episodes["reached"]
-    budgets = np.array([environment.budgets for environment in job.environments])[episodes["environment"]]  # [n, J]
+    success = episodes["success"]
+    budgets = np.array([task.budgets for task in job.tasks])[episodes["environment"]]  # [n, J]
     cost = np.stack([episodes[f"cost_{j}"] for j in range(job.num_costs)], 1) if job.num_costs else budgets
-    rate, safe_rate = (float(x.mean()) if ended else 0.0 for x in (reached, reached & within(cost, budgets)))
+    rate, safe_rate = (float(x.mean()) if ended else 0.0 for x in (success, success & within(cost, budgets)))
     return Progress(
         step,
         job.train.steps,

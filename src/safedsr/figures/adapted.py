@@ -8,18 +8,19 @@ from safedsr import figures
 from safedsr.adapt.diagnostics import leverage_map
 from safedsr.adapt.ladder import Adapted
 from safedsr.adapt.penalty import score
-from safedsr.engine.evaluate import agent_paths
-from safedsr.runs.policy import Agent
+from safedsr.envs.grid.environment import scene_of
+from safedsr.figures.paths import agent_paths
+from safedsr.runs.policy import TrainedPolicy
 
 EPSILON, WALKS = 0.1, 8  # of the faint walks
 
 
-def before_after(agent: Agent, adapted: Adapted, path: Path) -> Path:
+def before_after(agent: TrainedPolicy, adapted: Adapted, path: Path) -> Path:
     """Walks of the old agent and of the adapted one on the new costs; the bold one has ε = 0."""
-    environment = adapted.agent.environment
-    scene, epsilon = environment.scene, adapted.certificate.epsilon
-    walks = [agent_paths(a, scene.layout, [0.0, *[EPSILON] * WALKS]) for a in (agent, adapted.agent)]
-    before = score(agent, environment, epsilon).safe
+    task, epsilon = adapted.agent.task, adapted.certificate.epsilon
+    scene = scene_of(task)
+    walks = [agent_paths(a, task, [0.0, *[EPSILON] * WALKS]) for a in (agent, adapted.agent)]
+    before = score(agent, task, epsilon).safe
     titles = [
         f"before\nsafe goal rate {before:.2f}",
         f"after, rung '{adapted.level}'\nsafe goal rate {adapted.certificate.safe_goal_rate.value:.2f}",
@@ -27,9 +28,9 @@ def before_after(agent: Agent, adapted: Adapted, path: Path) -> Path:
     return figures.save(figures.map_row([scene, scene], walks, titles), path)
 
 
-def leverage_figure(agent: Agent, path: Path) -> Path:
+def leverage_figure(agent: TrainedPolicy, path: Path) -> Path:
     """The leverage of every cell, in multiples of the mean."""
-    found, layout = leverage_map(agent), agent.environment.scene.layout
+    found, layout = leverage_map(agent), scene_of(agent.task).layout
     height, width = layout.walls.shape
     figure = figures.Figure(figsize=(1.5 + 0.35 * width, 1.0 + 0.35 * height), layout="constrained")
     axes = figure.subplots()

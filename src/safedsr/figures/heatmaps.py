@@ -11,7 +11,8 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from safedsr.figures.select import Group, costless, find, labels_of, layouts_of, on_layout, title_of
-from safedsr.figures.style import WIDTH, name_of, printed, thousands
+from safedsr.figures.style import WIDTH, name_of, printed
+from safedsr.runs.labels import thousands
 from safedsr.runs.metrics import iqm
 from safedsr.runs.reference import Reference, References, reference_of
 from safedsr.runs.results import Result

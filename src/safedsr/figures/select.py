@@ -4,13 +4,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from safedsr.envs.grid.catalog import ROOM_NAMES, load_scene
+from safedsr.envs.grid.catalog import ROOM_NAMES
 from safedsr.envs.grid.layout import Scene
-from safedsr.envs.grid.text import parse_scene
-from safedsr.errors import UserError
 from safedsr.figures.style import sort_key
+from safedsr.runs.maps import scene_of
 from safedsr.runs.results import Result
-from safedsr.runs.storage import read_json
 
 
 class Group(NamedTuple):
@@ -65,18 +63,6 @@ def find(results: Iterable[Result], label: str, layout: str) -> Result | None:
 def on_layout(results: Iterable[Result], layout: str) -> list[Result]:
     """The results on one map, in the order of their labels."""
     return sorted((result for result in results if result.layout == layout), key=lambda result: sort_key(result.label))
-
-
-def scene_of(result: Result) -> Scene:
-    """The map of a result: as its run folder has written it down, else the one of that name."""
-    if (result.path / "config.json").is_file():
-        for about in read_json(result.path / "config.json", ["environments"])["environments"]:
-            if (about["name"], tuple(about["costs"])) == (result.layout, result.costs):
-                return parse_scene(about["map"], about["name"])
-    try:
-        return load_scene(result.layout, result.costs)
-    except UserError as error:
-        raise UserError(f"the map of {result.path} is not in its folder: {error}") from None
 
 
 def scenes_of(results: Iterable[Result]) -> list[Scene]:

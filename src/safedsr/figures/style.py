@@ -121,8 +121,3 @@ def sort_key(label: str) -> tuple[int, str]:
     """Our agents first, then the baselines by name; variants after what they vary."""
     name = algorithm_of(label)
     return (ALGORITHM_ORDER.index(name) if name in ALGORITHM_ORDER else len(ALGORITHM_ORDER), label)
-
-
-def thousands(number: float) -> str:
-    """A count with its digits in groups of three: 13 686."""
-    return f"{int(number + 0.5):,}".replace(",", "\N{NARROW NO-BREAK SPACE}")

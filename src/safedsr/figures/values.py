@@ -6,9 +6,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from safedsr.envs.grid.environment import scene_of
 from safedsr.figures.maps import WALL, draw_map
 from safedsr.figures.style import WIDTH, name_of, printed
-from safedsr.runs.policy import Agent
+from safedsr.runs.policy import TrainedPolicy
 
 SUBCELLS = 4  # points along each side of a cell
 ARROWS = ((0, -1), (0, 1), (-1, 0), (1, 0))  # of the four actions; y grows downwards
@@ -23,9 +24,9 @@ class ValueMaps(NamedTuple):
     actions: np.ndarray  # [H, W] at the centres of the cells, -1 inside walls
 
 
-def value_maps(agent: Agent) -> ValueMaps:
+def value_maps(agent: TrainedPolicy) -> ValueMaps:
     """Asks the agent at evenly spaced points of its own map."""
-    layout = agent.environment.scene.layout
+    layout = scene_of(agent.task).layout
     height, width = layout.walls.shape
     q, k, score, _ = _ask(agent, SUBCELLS)
     wall = np.kron(layout.walls, np.ones((SUBCELLS, SUBCELLS), bool))
@@ -43,9 +44,9 @@ def value_maps(agent: Agent) -> ValueMaps:
     )
 
 
-def _ask(agent: Agent, subcells: int) -> tuple[np.ndarray, np.ndarray | None, np.ndarray, np.ndarray]:
+def _ask(agent: TrainedPolicy, subcells: int) -> tuple[np.ndarray, np.ndarray | None, np.ndarray, np.ndarray]:
     """q [n], k [n, J] and score [n] of the greedy action, and that action [n], row by row."""
-    layout = agent.environment.scene.layout
+    layout = scene_of(agent.task).layout
     height, width = layout.walls.shape
     rows, columns = np.indices((height * subcells, width * subcells))
     points = (np.stack([columns, rows], -1).reshape(-1, 2) + 0.5) / subcells
@@ -58,10 +59,10 @@ def _ask(agent: Agent, subcells: int) -> tuple[np.ndarray, np.ndarray | None, np
 
 
 @printed()
-def values_figure(agent: Agent) -> Figure:
+def values_figure(agent: TrainedPolicy) -> Figure:
     """Heat maps of Q, each K and Q − λ·K under the greedy action, and the greedy action of every cell."""
-    found, environment = value_maps(agent), agent.environment
-    named = _named(found, environment.scene.cost_names)
+    found, task = value_maps(agent), agent.task
+    named = _named(found, task.cost_names)
     height, width = found.actions.shape
     columns = 2 if width > height else len(named) + 1
     rows = -(-(len(named) + 1) // columns)
@@ -72,12 +73,12 @@ def values_figure(agent: Agent) -> Figure:
         _draw_values(figure, axes, values, (width, height))
         axes.set_title(title)
     arrows = panels.flat[len(named)]
-    draw_map(arrows, environment.scene.layout)
+    draw_map(arrows, task.params)
     _draw_arrows(arrows, found.actions)
     arrows.set_title("greedy action")
     for axes in panels.flat[len(named) + 1 :]:
         axes.set_visible(False)
-    figure.suptitle(f"{name_of(agent.job.algorithm)}, {environment.name}, seed {agent.seed}", fontsize=9)
+    figure.suptitle(f"{name_of(agent.job.algorithm)}, {task.title}, seed {agent.seed}", fontsize=9)
     return figure
 
 

@@ -67,12 +67,12 @@ def find_arms(stages: Sequence[Stage], out: Path) -> list[Arm]:
 
 
 def _done(stage: Stage, out: Path) -> bool:
-    return (out / stage.name).exists() and standing(stage.task, out / stage.name) == "done"
+    return (out / stage.name).exists() and standing(stage.planned, out / stage.name) == "done"
 
 
 def _arm(stage: Stage, source: Stage, change: int, costs: str, out: Path, timings: Mapping[str, Any]) -> Arm:
     run = load_run(out / source.name)
-    lane = change if stage.kind == "finetune" else [e["costs"] for e in run.config["environments"]].index([costs])
+    lane = change if stage.kind == "finetune" else [e["costs"] for e in run.config["tasks"]].index([costs])
     steps = stage.job.train.steps - stage.first_step
     time = timings.get(stage.name, {})
     episodes = [since(one, stage.first_step, steps) for one in run.by_seed(lane)]

@@ -3,29 +3,36 @@
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from safedsr.agents.registry import make_trainer
 from safedsr.agents.safedsr.config import SafeDsrConfig
 from safedsr.agents.safedsr.learner import batch_features, learn_weights
-from safedsr.agents.value_based.loop import EVALUATE, State, remembered
+from safedsr.agents.value_based.trainer import EVALUATE, State, all_rows, codec_of
 from safedsr.core import replay
-from safedsr.engine.lanes import precision
+from safedsr.core.precision import precision
+from safedsr.core.replay import Codec
+from safedsr.engine.loop import Lane
 from safedsr.engine.program import Program
-from safedsr.envs.grid.layout import Layout
 from safedsr.paper.adaptation_plan import OWN, Phase
-from safedsr.runs import experience as memory
-from safedsr.runs.experiment import Job
-from safedsr.types import PyTree, Trainer
+from safedsr.runs.job import Job
+from safedsr.types import PyTree
 
 
-def staged(job: Job, phases: Sequence[Phase], walks: int = 0) -> Program:
-    """A program that goes through the phases; it keeps the walks of that many last steps of each evaluation."""
-    program = Program(job)
-    own, last = program.trainer.phase_at, job.train.steps
+def staged(job: Job, phases: Sequence[Phase] = (), walks: int = 0, *, remembers: bool = True) -> Program:
+    """A program that goes through the phases; it keeps the walks of that many last steps of each evaluation.
+
+    Unless it `remembers`, its policies take nothing along: gathering that takes longer than some phases.
+    """
+    trainer = make_trainer(job.algorithm, job.agent, job.environment)
+    if not remembers:
+        trainer = trainer._replace(memory=None)
+    if not phases:
+        return Program(job, trainer)
+    own, last = trainer.phase_at, job.train.steps
     ends = {phase: min(end, last) for phase, end in zip(phases, [p.start for p in phases[1:]] + [last], strict=True)}
 
     def phase_at(step: int) -> tuple[str, int | None]:
@@ -36,15 +43,9 @@ def staged(job: Job, phases: Sequence[Phase], walks: int = 0) -> Program:
         return name, ends[phase] if end is None else min(end, ends[phase])
 
     looked_at = [end for phase, end in ends.items() if phase.mode == EVALUATE]
-    program.trainer = program.trainer._replace(phase_at=phase_at)
-    program.keeps = lambda stop: any(0 <= end - stop < walks for end in looked_at)
-    return program
-
-
-def without_memory(program: Program) -> Program:
-    """The program, whose policies take nothing along: gathering it takes longer than some phases."""
-    program.trainer = program.trainer._replace(memory=None)
-    return program
+    return Program(
+        job, trainer._replace(phase_at=phase_at), lambda stop: any(0 <= end - stop < walks for end in looked_at)
+    )
 
 
 def take_lanes(state: PyTree, lanes: Sequence[int]) -> PyTree:
@@ -54,51 +55,53 @@ def take_lanes(state: PyTree, lanes: Sequence[int]) -> PyTree:
 
 def change_costs(program: Program, state: PyTree, updates: int) -> tuple[PyTree, float]:
     """Phase 2.5 in every lane of a program that has the new maps; also the seconds it took, without compiling."""
-    one = partial(adapt_weights, trainer=program.trainer, config=program.job.agent, updates=updates)
+    one = partial(adapt_weights, program=program, updates=updates)
     every = jax.jit(jax.vmap(jax.vmap(one, (0, None)), (0, 0)), donate_argnums=0)
     with precision(program.job.train.matmul):
-        compiled = every.lower(state, program.layout).compile()
+        compiled = every.lower(state, program.params).compile()
     began = time.perf_counter()
-    state = jax.block_until_ready(compiled(state, program.layout))
+    state = jax.block_until_ready(compiled(state, program.params))
     return state, time.perf_counter() - began
 
 
-def adapt_weights(state: State, layout: Layout, trainer: Trainer, config: Any, updates: int) -> State:
+def adapt_weights(lane: Lane, params: PyTree, program: Program, updates: int) -> Lane:
     """One lane: memory relabelled with the new costs, then w_r and w_c fitted to it; φ, M and λ stay."""
+    state: State = lane.agent
     key, store_key, fit_key = jax.random.split(state.key, 3)
-    state = relabel_memory(store_key, state._replace(key=key), layout, trainer)
-    return fit_weights(fit_key, state, config, updates) if updates else state
+    state = relabel_memory(store_key, state._replace(key=key), params, program)
+    codec = codec_of(program.job.environment.spec)
+    return lane._replace(agent=fit_weights(fit_key, state, program.job.agent, codec, updates) if updates else state)
 
 
-def relabel_memory(key: Array, state: State, layout: Layout, trainer: Trainer) -> State:
+def relabel_memory(key: Array, state: State, params: PyTree, program: Program) -> State:
     """What is remembered as it would have been on this map; the reservoir's bins are those of the new costs."""
-    label = jax.vmap(memory.relabel, (0, None))
+    environment = program.job.environment
+    codec, relabel = codec_of(environment.spec), environment.relabel
+    assert relabel and program.trainer.refill
+    label = jax.vmap(relabel, (0, None))
 
     def anew(rows: Array) -> Array:
-        return replay.pack(label(replay.unpack(rows), layout))
+        return codec.pack(label(codec.unpack(rows), params))
 
     ring = anew(state.ring)
     if state.reservoir is None:
         return state._replace(ring=ring)
     choose_key, store_key = jax.random.split(key)
-    rows = remembered(state)
-    known = rows[:, :2].any(1)  # slots that were never filled are zero
-    others = jax.random.choice(choose_key, len(rows), (len(rows),), p=known / known.sum())
-    rows = anew(jnp.where(known[:, None], rows, rows[others]))
-    assert trainer.refill
-    return trainer.refill(state._replace(ring=ring), store_key, rows, layout)
+    rows, filled = all_rows(state)
+    others = jax.random.choice(choose_key, len(rows), (len(rows),), p=filled / filled.sum())
+    rows = anew(jnp.where(filled[:, None], rows, rows[others]))
+    return program.trainer.refill(state._replace(ring=ring), store_key, rows, params)
 
 
-def fit_weights(key: Array, state: State, config: SafeDsrConfig, updates: int) -> State:
-    """Updates of w_r and w_c on Eq. (14) with batches as in training; the ring is full."""
+def fit_weights(key: Array, state: State, config: SafeDsrConfig, codec: Codec, updates: int) -> State:
+    """Updates of w_r and w_c on Eq. (14) with batches as in training."""
     assert state.reservoir is not None
     ring, reservoir, phi = state.ring, state.reservoir, state.learner.encoder.phi
+    filled = jnp.minimum(state.count, len(ring))
 
     def update(learner: PyTree, key: Array) -> tuple[PyTree, None]:
-        chosen = replay.choose_biased(
-            key, reservoir, jnp.int32(len(ring)), 1, config.batch_size, share=config.biased_share
-        )
-        batch = replay.unpack(chosen.rows(ring)[0])
+        chosen = replay.choose_biased(key, reservoir, filled, 1, config.batch_size, share=config.biased_share)
+        batch = codec.unpack(chosen.rows(ring)[0])
         known, _ = batch_features(phi, batch)
         return learn_weights(learner, batch, known, config)[0], None
 

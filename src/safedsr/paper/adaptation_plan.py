@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 
 from safedsr.agents.registry import find_algorithm
 from safedsr.agents.safedsr.config import SafeDsrConfig
-from safedsr.agents.value_based.loop import EVALUATE, PENALTY
+from safedsr.agents.value_based.trainer import EVALUATE, PENALTY
 from safedsr.core.config import Matmul, MultiplierConfig
 from safedsr.envs.grid.config import GridConfig
 from safedsr.paper.experiments import BUDGET, QUICK_SETTINGS, SHORTENING
 from safedsr.paper.reproduce import with_settings
 from safedsr.runs.config import TrainConfig
-from safedsr.runs.experiment import Job, make_environments
+from safedsr.runs.job import Job, grid_job, tasks_for
 
 LAYOUT = "two-rooms"
 OWN = "own"  # a phase in which the agent does what is due at that step of its training
@@ -152,8 +152,8 @@ def baseline_config(algorithm: str, scale: Scale) -> Any:
 
 def make_job(algorithm: str, config: Any, costs: Sequence[str], steps: int, scale: Scale, walks: int = 0) -> Job:
     """A job in two rooms with each of these costs."""
-    environments = make_environments(algorithm, [LAYOUT], list(costs), BUDGET)
+    tasks = tasks_for(algorithm, [LAYOUT], list(costs), BUDGET)
     # A short run must not end with a shorter chunk, which would be compiled again.
     chunk = config.period if scale.quick else None
     training = TrainConfig(steps, chunk, scale.checkpoint_seconds, walks, scale.matmul)
-    return Job(algorithm, environments, tuple(range(scale.seeds)), config, scale.grid, training)
+    return grid_job(algorithm, tasks, range(scale.seeds), config, scale.grid, training)

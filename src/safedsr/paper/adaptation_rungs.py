@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from safedsr.adapt.config import ClimbConfig
-from safedsr.adapt.costs import environment_of
-from safedsr.adapt.ladder import RUNGS, Task
+from safedsr.adapt.costs import task_of
+from safedsr.adapt.ladder import RUNGS, Request
+from safedsr.agent import Agent, load_all
 from safedsr.core.config import EpsilonSchedule
 from safedsr.engine.evaluate import evaluate
+from safedsr.envs.environment import Task
 from safedsr.envs.grid.config import OracleConfig
 from safedsr.envs.grid.oracle import find_oracle
 from safedsr.errors import UserError
 from safedsr.paper import adaptation_plan as plan
 from safedsr.paper.adaptation_plan import Scale, Variant
 from safedsr.runs import storage
-from safedsr.runs.experiment import Environment
-from safedsr.runs.policy import Agent, load_all
 
 LEVELS = ("cost", "penalty", "memory")
 BEFORE = "none"  # the agent as it was
@@ -77,23 +77,21 @@ def _load(folder: Path) -> dict[tuple[int, int], Agent]:
 
 def climb(agent: Agent, costs: str, enough: float, updates: int, episodes: int) -> list[dict[str, Any]]:
     """The agent on its new map before anything is done and after each rung, and the seconds up to there."""
-    environment, epsilon = environment_of(agent, costs), agent.job.agent.epsilon.epsilon_end
+    task, epsilon = task_of(agent, costs), agent.job.agent.epsilon.epsilon_end
     spend = ClimbConfig(updates=updates)
     # More than the oracle does cannot be expected: who does as well has learnt enough from memory.
-    task = Task(costs, environment, spend, epsilon, enough)
-    rows, seconds = [_measure(BEFORE, agent, environment, epsilon, 0.0, episodes)], 0.0
+    request = Request(costs, task, spend, epsilon, enough)
+    rows, seconds = [_measure(BEFORE, agent, task, epsilon, 0.0, episodes)], 0.0
     for level in LEVELS:
         began = time.perf_counter()
-        agent = RUNGS[level](agent, task)
+        agent = RUNGS[level](agent, request)
         seconds += time.perf_counter() - began
-        rows.append(_measure(level, agent, environment, epsilon, seconds, episodes))
+        rows.append(_measure(level, agent, task, epsilon, seconds, episodes))
     return rows
 
 
-def _measure(
-    level: str, agent: Agent, environment: Environment, epsilon: float, seconds: float, episodes: int
-) -> dict[str, Any]:
-    found = evaluate(agent, environment, episodes, epsilon, SEED)
+def _measure(level: str, agent: Agent, task: Task, epsilon: float, seconds: float, episodes: int) -> dict[str, Any]:
+    found = evaluate(agent, task, episodes, epsilon, SEED)
     return {
         "level": level,
         "seconds": round(seconds, 4),
@@ -114,10 +112,10 @@ def oracles(scale: Scale, out: Path, costs: Sequence[str] = plan.NEW_COSTS) -> d
 
 def _oracle(costs: str, scale: Scale) -> dict[str, float]:
     job = plan.make_job("safedqn", plan.baseline_config("safedqn", scale), [costs], scale.of(plan.TRAINED), scale)
-    (environment,) = job.environments
+    (task,) = job.tasks
     epsilon = job.agent.epsilon.epsilon_end
     schedule = EpsilonSchedule(epsilon, epsilon)
     config = OracleConfig(steps=max(scale.of(ORACLE_STEPS), 10_000), walks=QUICK_WALKS if scale.quick else 16)
-    found = find_oracle(environment.scene.layout, environment.budgets, schedule, config, job.grid).exploring
+    found = find_oracle(task.params, task.budgets, schedule, config, scale.grid).exploring
     rates = {name: float(getattr(found, name)) for name in ("goal_rate", "safe_goal_rate", "length")}
     return {**rates, "cost": float(found.cost[0])}

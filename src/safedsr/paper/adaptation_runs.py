@@ -8,18 +8,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from safedsr.agents.value_based.loop import State
-from safedsr.cli.display import ShowJob
-from safedsr.engine.program import Program, from_arrays
-from safedsr.engine.train import STOP_FILE, Progress, Show, Stopped, device_name, loop
+from safedsr.agents.value_based.trainer import State
+from safedsr.engine.program import Program
+from safedsr.engine.progress import Progress, Show, ShowJob
+from safedsr.engine.train import STOP_FILE, Stopped, device_name, loop
 from safedsr.errors import UserError
 from safedsr.paper import adaptation_plan as plan
-from safedsr.paper.adaptation_engine import change_costs, staged, take_lanes, without_memory
+from safedsr.paper.adaptation_engine import change_costs, staged, take_lanes
 from safedsr.paper.adaptation_plan import Scale, Variant
-from safedsr.paper.reproduce import COMPILING, SAMPLE_SECONDS, STEP_SECONDS, Task, standing
+from safedsr.paper.reproduce import COMPILING, SAMPLE_SECONDS, STEP_SECONDS, PlannedRun, standing
 from safedsr.runs import folder as runs
 from safedsr.runs import storage
-from safedsr.runs.experiment import Job
+from safedsr.runs.arrays import from_arrays
+from safedsr.runs.job import Job
 from safedsr.types import PyTree
 
 TIMING = "timing.json"  # in every run folder
@@ -31,7 +32,7 @@ class Stage(NamedTuple):
     owner: str  # whose it is
     kind: str  # before, after, finetune, scratch
     job: Job
-    make: Callable[[Job], Program] = lambda job: without_memory(Program(job))
+    make: Callable[[Job], Program] = lambda job: staged(job, remembers=False)
     first_step: int = 0
     base: str | None = None  # the folder whose end it goes on from, with new costs
     updates: int = 0  # of phase 2.5
@@ -43,16 +44,16 @@ class Stage(NamedTuple):
         return f"{self.owner}-{self.kind}"
 
     @property
-    def task(self) -> Task:
+    def planned(self) -> PlannedRun:
         """The folder's name and job."""
-        return Task(self.name, self.job)
+        return PlannedRun(self.name, self.job)
 
     @property
     def work(self) -> float:
         """About how many seconds it takes on two cores."""
         agent, steps = self.job.agent, self.job.train.steps - self.first_step
         learning = steps if self.learning is None else self.learning
-        lanes = len(self.job.seeds) * len(self.job.environments)
+        lanes = len(self.job.seeds) * len(self.job.tasks)
         each = SAMPLE_SECONDS.get(self.job.algorithm, 0.0)
         if each:
             each *= agent.update_steps * agent.batch_size / agent.train_every
@@ -80,7 +81,7 @@ def safedsr_stages(variant: Variant, scale: Scale) -> list[Stage]:
             owner,
             "after",
             after,
-            lambda job: without_memory(staged(job, [p for p in phases if p.start >= change], walks)),
+            lambda job: staged(job, [p for p in phases if p.start >= change], walks, remembers=False),
             learning=phases[-1].start - phases[-2].start,
             **goes_on,
         ),
@@ -109,7 +110,7 @@ def baseline_stages(algorithm: str, scale: Scale) -> list[Stage]:
 def run_stages(chosen: Iterable[Stage], every: Sequence[Stage], out: Path, show: ShowJob | None = None) -> None:
     """Bring the chosen stages to their end; `every` knows the ones they go on from."""
     chosen = list(chosen)
-    standings = [standing(stage.task, out / stage.name) for stage in chosen]
+    standings = [standing(stage.planned, out / stage.name) for stage in chosen]
     by_name = {stage.name: stage for stage in every}
     total, before = sum(stage.work for stage in chosen), 0.0
     for i, (stage, found) in enumerate(zip(chosen, standings, strict=True)):
@@ -128,7 +129,7 @@ def run_stages(chosen: Iterable[Stage], every: Sequence[Stage], out: Path, show:
 def finish(stage: Stage, base: Stage | None, out: Path, show: Show) -> None:
     """Train a stage into its folder, from its beginning or from the last checkpoint, and note how long it took."""
     folder, program = out / stage.name, stage.make(stage.job)
-    if base and standing(base.task, out / base.name) != "done":
+    if base and standing(base.planned, out / base.name) != "done":
         raise UserError(f"{stage.name} goes on from {base.name}, which is not finished; run that part first")
     program.check_memory()
     clock = _Clock(show)
@@ -140,7 +141,7 @@ def finish(stage: Stage, base: Stage | None, out: Path, show: Show) -> None:
         return state, stage.first_step
 
     try:
-        if standing(stage.task, folder) == "new":
+        if standing(stage.planned, folder) == "new":
             with runs.create_run(folder, stage.job.to_dict(), list(stage.job.seeds), device_name()) as writer:
                 loop(program, writer, *begin(), clock.show)
         else:
@@ -162,7 +163,7 @@ def changed_state(program: Program, base: Stage, folder: Path, updates: int) -> 
     arrays = runs.load_checkpoint(folder)
     state = from_arrays(Program(base.job).state_shape(), arrays, f"the checkpoint in {folder}")
     state = take_lanes(state, plan.LANES)
-    if not isinstance(state, State):  # an on-policy baseline remembers nothing that could be relabelled
+    if not isinstance(state.agent, State):  # an on-policy baseline remembers nothing that could be relabelled
         return state, 0.0
     return change_costs(program, state, updates)
 
@@ -190,7 +191,7 @@ def _note(folder: Path, stage: Stage, clock: _Clock) -> None:
         "seconds": seconds,
         "step_seconds": float(np.median(clock.paces)) if clock.paces else None,  # a few chunks also compile
         "change_seconds": clock.change_seconds,
-        "lanes": len(stage.job.seeds) * len(stage.job.environments),
+        "lanes": len(stage.job.seeds) * len(stage.job.tasks),
         "device": device_name(),
     }
     storage.write_json(folder / TIMING, found)

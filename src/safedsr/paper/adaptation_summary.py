@@ -120,7 +120,7 @@ def phase_rows(variant: str, found: Sequence[Timeline], scale: Scale) -> Iterato
                         "seed": seed,
                         "episodes": count,
                         "safe": short(metrics.safe(here, [BUDGET]).mean()),
-                        "goal": short(here.reached.mean()),
+                        "goal": short(here.success.mean()),
                         "cost": short(here.cost[:, 0].mean()),
                         "lam": short(timeline.lams.get((seed, end), np.nan)),
                     }

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from safedsr.agents.value_based.loop import EVALUATE
+from safedsr.agents.value_based.trainer import EVALUATE
 from safedsr.paper import adaptation_plan as plan
 from safedsr.paper.adaptation_arms import RUNG_NAMES
 from safedsr.runs.metrics import Summary, summarize

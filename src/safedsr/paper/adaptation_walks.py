@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from safedsr.agents.value_based.loop import EVALUATE
+from safedsr.agents.value_based.trainer import EVALUATE
 from safedsr.paper import adaptation_plan as plan
 from safedsr.paper.adaptation_plan import Scale
 from safedsr.paper.tables import BUDGET

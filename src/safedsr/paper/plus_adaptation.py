@@ -12,16 +12,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from safedsr.adapt.costs import environment_of, learner_of
-from safedsr.envs.grid import physics as grid
+from safedsr.adapt.costs import learner_of, task_of
+from safedsr.agent import Agent, load_all
+from safedsr.envs.grid import physics
+from safedsr.envs.grid.config import GridConfig
 from safedsr.errors import UserError
 from safedsr.paper.adaptation_arms import RUNG_NAMES
 from safedsr.paper.adaptation_plan import Scale
 from safedsr.paper.adaptation_rungs import climb, oracles
 from safedsr.paper.adaptation_tables import Table, interval, over_seeds, write_tables
-from safedsr.runs import experience as memory
 from safedsr.runs import storage
-from safedsr.runs.policy import Agent, load_all
+from safedsr.runs.folder import read_config
 
 KNOWN, NEW = ("two-rooms", "diamond"), ("small-diamond", "square", "inverse-diamond")
 UPDATES, EPISODES, PLACES = 10_000, 1_000, 20_000
@@ -34,7 +35,7 @@ def finish(out: Path, scale: Scale) -> list[Table]:
     """Adapt the agents of the experiment in `out`, as far as that is not done, and give a table for each run."""
     folder = out / FOLDER
     oracle = {costs: row["safe_goal_rate"] for costs, row in oracles(scale, folder, NEW).items()}
-    runs = [run for run in RUNS if known_environment(out / run) is not None]
+    runs = [run for run in RUNS if known_task(out / run) is not None]
     for run in runs:
         adapt_all(out / run, folder / run, oracle, scale.of(UPDATES))
     tables = [adaptation_table(folder / run, oracle) for run in runs]
@@ -63,10 +64,10 @@ def adapt_all(
     places = {out / one.file: one for one in tries(seeds)}
     if all(path.exists() for path in places):
         return
-    known = known_environment(run)
+    known = known_task(run)
     if known is None:
         raise UserError(f"{run} has no agent that knows {KNOWN[0]} with {KNOWN[1]} costs; train that part first")
-    agents = {seed: agent for (environment, seed), agent in load_all(run).items() if environment == known}
+    agents = {seed: agent for (task, seed), agent in load_all(run).items() if task == known}
     for path in storage.unclaimed(places):
         one = places[path]
         rows = climb(agents[one.seed], one.costs, oracle[one.costs], updates, EPISODES)
@@ -81,31 +82,31 @@ def tries(seeds: Iterable[int]) -> Iterator[Try]:
             yield Try(seed, costs)
 
 
-def known_environment(run: Path) -> int | None:
-    """Which environment of a run has the known costs, if there is such a run and one has."""
+def known_task(run: Path) -> int | None:
+    """Which task of a run has the known costs, if there is such a run and one has."""
     if not (run / "config.json").is_file():
         return None
-    about = storage.read_json(run / "config.json", ["environments"])["environments"]
+    about = read_config(run)["tasks"]
     return next((i for i, one in enumerate(about) if (one["name"], *one["costs"]) == KNOWN), None)
 
 
 def held_out_r2(agent: Agent, costs: str, seed: int = 0) -> float:
     """R² of new costs on φ with refitted weights, on steps from uniformly random free places with random actions."""
-    layout = environment_of(agent, costs).scene.layout
+    layout = task_of(agent, costs).params
     w_c = np.asarray(learner_of(agent.refit(costs)).weights.w_c, np.float64)[0]
-    rng = np.random.default_rng(seed)
+    rng, config = np.random.default_rng(seed), GridConfig(**agent.job.environment.settings)
     height, width = layout.walls.shape
     place = rng.uniform(0, (width, height), (PLACES, 2)).astype(np.float32)
     place = place[~layout.walls[place[:, 1].astype(int), place[:, 0].astype(int)]]
-    action = rng.integers(grid.NUM_ACTIONS, size=len(place))
+    action = rng.integers(physics.NUM_ACTIONS, size=len(place))
     keys = jax.random.split(jax.random.key(seed), len(place))
 
     def cost(key: jax.Array, place: jax.Array, action: jax.Array) -> jax.Array:
-        length = grid.step_length(key, agent.job.grid)
-        return grid.lookup(layout.costs, grid.land(place, action, length, layout))[0]
+        length = physics.step_length(key, config)
+        return physics.lookup(layout.costs, physics.land(place, action, length, layout))[0]
 
     actual = np.asarray(jax.jit(jax.vmap(cost))(keys, jnp.asarray(place), jnp.asarray(action)), np.float64)
-    guess = memory.features_of(learner_of(agent).phi, place / layout.scale, action) @ w_c
+    guess = agent.features(place / layout.scale, action) @ w_c
     return float(1 - np.mean((actual - guess) ** 2) / actual.var())
 
 

@@ -8,12 +8,13 @@ import numpy as np
 from safedsr.core.config import EpsilonSchedule
 from safedsr.envs.grid.catalog import ROOM_NAMES
 from safedsr.envs.grid.config import OracleConfig
-from safedsr.figures.style import thousands
 from safedsr.paper.adaptation_tables import Table, write_tables
 from safedsr.paper.experiments import ABLATIONS, EXPERIMENTS
+from safedsr.runs.collect import load_results
+from safedsr.runs.labels import thousands
 from safedsr.runs.metrics import Summary, iqm, summarize
 from safedsr.runs.reference import References, add_references, reference_of
-from safedsr.runs.results import Result, load_results, smooth
+from safedsr.runs.results import Result, smooth
 
 WHOLE = "safedsr-plus"
 FILE, UNKNOWN = "tables.md", "–"

@@ -6,22 +6,23 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from safedsr.agents.registry import find_algorithm
-from safedsr.cli.display import ShowJob
 from safedsr.engine.lanes import use_cores
-from safedsr.engine.train import NotFinite, Progress, Show, Stopped, require_same, resume, train
+from safedsr.engine.progress import Progress, Show, ShowJob
+from safedsr.engine.train import NotFinite, Stopped, require_same, resume, train
 from safedsr.errors import UserError, unknown
 from safedsr.paper.experiments import EXPERIMENTS, QUICK_SETTINGS, Row, shorten
 from safedsr.runs import storage
 from safedsr.runs.config import TrainConfig
-from safedsr.runs.experiment import Job, make_environments
-from safedsr.runs.results import PACKED
+from safedsr.runs.folder import read_config
+from safedsr.runs.job import Job, grid_job, tasks_for
+from safedsr.runs.pack import PACKED
 
 COMPILING = 15.0  # seconds a job, on two cores
 STEP_SECONDS = 17e-6  # of an on-policy baseline
 SAMPLE_SECONDS = {"safedqn": 4e-6, "safedsr": 16e-6, "safedsr-plus": 4e-6}  # of a transition that is learnt from
 
 
-class Task(NamedTuple):
+class PlannedRun(NamedTuple):
     """A run folder to fill."""
 
     name: str
@@ -34,7 +35,7 @@ class Task(NamedTuple):
         seconds = STEP_SECONDS
         if job.algorithm in SAMPLE_SECONDS:
             seconds = SAMPLE_SECONDS[job.algorithm] * agent.update_steps * agent.batch_size / agent.train_every
-        return COMPILING + seconds * job.train.steps * len(job.seeds) * len(job.environments)
+        return COMPILING + seconds * job.train.steps * len(job.seeds) * len(job.tasks)
 
 
 def plan(
@@ -44,7 +45,7 @@ def plan(
     algos: Sequence[str] = (),
     layouts: Sequence[str] = (),
     seeds: int | None = None,
-) -> list[Task]:
+) -> list[PlannedRun]:
     """The jobs of an experiment, all of it or the algorithms, maps and number of seeds that are given."""
     if experiment not in EXPERIMENTS:
         raise unknown("experiment", experiment, EXPERIMENTS)
@@ -55,23 +56,23 @@ def plan(
             raise UserError(f"{algorithm} is not part of '{experiment}'; it has {', '.join(sorted(known))}")
     rows = [row._replace(layouts=tuple(layouts) or row.layouts) for row in rows]
     return [
-        make_task(row if seeds is None else row._replace(seeds=seeds), algorithm, quick)
+        plan_run(row if seeds is None else row._replace(seeds=seeds), algorithm, quick)
         for row in rows
         for algorithm in row.algorithms
         if not algos or algorithm in algos
     ]
 
 
-def make_task(row: Row, algorithm: str, quick: bool = False) -> Task:
+def plan_run(row: Row, algorithm: str, quick: bool = False) -> PlannedRun:
     """One algorithm of a row as a job."""
     settings = {**(QUICK_SETTINGS[algorithm] if quick else {}), **row.settings}
     agent = with_settings(find_algorithm(algorithm).settings(row.preset), settings)
-    environments = make_environments(algorithm, row.layouts, row.costs, row.budget)
+    tasks = tasks_for(algorithm, row.layouts, row.costs, row.budget)
     # A short run must not end with a shorter chunk, which would be compiled again.
     chunk = agent.period if quick else None
     training = TrainConfig(steps=row.steps, chunk=chunk, trajectories=row.trajectories)
     seeds = tuple(range(row.first_seed, row.first_seed + row.seeds))
-    return Task(row.folder(algorithm), Job(algorithm, environments, seeds, agent, train=training))
+    return PlannedRun(row.folder(algorithm), grid_job(algorithm, tasks, seeds, agent, train=training))
 
 
 def with_settings(config: Any, settings: Mapping[str, Any]) -> Any:
@@ -88,53 +89,53 @@ def with_settings(config: Any, settings: Mapping[str, Any]) -> Any:
     return replace(config, **changes)
 
 
-def standing(task: Task, folder: Path) -> Literal["new", "begun", "done"]:
-    """How far a task's folder is; raises if it holds something else."""
+def standing(one: PlannedRun, folder: Path) -> Literal["new", "begun", "done"]:
+    """How far a one's folder is; raises if it holds something else."""
     if not (folder / "manifest.json").exists():
         if folder.exists() and any(entry.name != ".lock" for entry in folder.iterdir()):
             raise UserError(f"{folder} is not empty and no run; remove it, or choose another --out")
         return "new"
     packed = storage.read_json(folder / "manifest.json", ["format"])["format"] == PACKED
-    require_same(task.job, storage.read_json(folder / "config.json", ["train"]), folder)
+    require_same(one.job, read_config(folder), folder)
     found = storage.read_table(folder / ("summary" if packed else "episodes"))
-    done = found is not None and found[1].get("step") == str(task.job.train.steps)
+    done = found is not None and found[1].get("step") == str(one.job.train.steps)
     if packed and not done:
         raise UserError(f"{folder} is packed and cannot go on; remove it, or choose another --out")
     return "done" if done else "begun"
 
 
-def reproduce(tasks: Iterable[Task], out: Path, show: ShowJob | None = None) -> list[str]:
-    """Bring every task to its end, in run folders under `out`; gives what broke down on the way."""
-    tasks = list(tasks)
-    standings = [standing(task, out / task.name) for task in tasks]
-    total, before, broken = sum(task.work for task in tasks), 0.0, []
-    use_cores(max((task.job.lanes for task in tasks), default=1))
-    for i, (task, found) in enumerate(zip(tasks, standings, strict=True)):
-        title = f"{task.name} ({i + 1} of {len(tasks)})"
+def reproduce(planned: Iterable[PlannedRun], out: Path, show: ShowJob | None = None) -> list[str]:
+    """Bring every one to its end, in run folders under `out`; gives what broke down on the way."""
+    planned = list(planned)
+    standings = [standing(one, out / one.name) for one in planned]
+    total, before, broken = sum(one.work for one in planned), 0.0, []
+    use_cores(max((one.job.lanes for one in planned), default=1))
+    for i, (one, found) in enumerate(zip(planned, standings, strict=True)):
+        title = f"{one.name} ({i + 1} of {len(planned)})"
 
-        def share(p: Progress, title: str = title, task: Task = task, before: float = before) -> None:
+        def share(p: Progress, title: str = title, one: PlannedRun = one, before: float = before) -> None:
             if show:
-                show(title, p, (before + task.work * p.step / p.steps) / total)
+                show(title, p, (before + one.work * p.step / p.steps) / total)
 
         try:
-            _finish(task, found, out / task.name, share)
+            _finish(one, found, out / one.name, share)
         except NotFinite as error:
-            broken.append(f"{task.name}: {error}")
-        before += task.work
+            broken.append(f"{one.name}: {error}")
+        before += one.work
     return broken
 
 
-def _finish(task: Task, found: str, folder: Path, show: Show) -> None:
+def _finish(one: PlannedRun, found: str, folder: Path, show: Show) -> None:
     try:
         if found == "new":
-            train(task.job, folder, show)
+            train(one.job, folder, show)
         elif found == "begun":
-            resume(folder, asdict(task.job.train), task.job, show)
+            resume(folder, asdict(one.job.train), one.job, show)
     except Stopped as stop:
         raise Stopped(f"{stop.args[0].partition(';')[0]}; the same command goes on from there") from None
 
 
-def share_done(tasks: Sequence[Task], out: Path) -> float:
+def share_done(planned: Sequence[PlannedRun], out: Path) -> float:
     """The share of all work that is done."""
-    done = sum(task.work for task in tasks if standing(task, out / task.name) == "done")
-    return done / sum(task.work for task in tasks)
+    done = sum(one.work for one in planned if standing(one, out / one.name) == "done")
+    return done / sum(one.work for one in planned)

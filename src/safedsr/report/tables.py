@@ -7,10 +7,10 @@ from typing import NamedTuple
 from safedsr.envs.grid.catalog import ROOM_NAMES
 from safedsr.paper.doubled import Misfit, misfits
 from safedsr.paper.tables import BUDGET, SEEDS, STEPS, TABLES, Printed, Table, printed
+from safedsr.runs.collect import load_results
 from safedsr.runs.labels import nearest_preset
 from safedsr.runs.metrics import Summary, summarize
-from safedsr.runs.results import Result, load_results
-from safedsr.runs.storage import read_json
+from safedsr.runs.results import Result
 
 NEAR = 0.07  # share of the printed IQM
 ROUNDING = 0.05  # printed numbers have one decimal
@@ -76,7 +76,7 @@ def verdict(found: Summary, paper: Printed) -> str:
 def is_printed(result: Result) -> bool:
     """Whether a result is an experiment of the paper: its budget, its steps, and settings it may have used."""
     same = result.steps == STEPS and result.costs in (("none",), ("diamond",)) and result.budgets == (BUDGET,)
-    preset, changes = nearest_preset(read_json(result.path / "config.json", ["algorithm"]))
+    preset, changes = nearest_preset(result.config)
     return same and preset in ("", "paper") and not changes
 
 

@@ -22,17 +22,18 @@ import numpy as np
 
 from safedsr.errors import UserError
 from safedsr.runs import storage
+from safedsr.runs.format1 import upgrade_config, upgrade_episodes
 from safedsr.runs.metrics import Episodes
 from safedsr.runs.storage import Table
 
-FORMAT = 1
+FORMAT, READABLE = 2, (1, 2)
 TABLES = ("episodes", "curves")
 NAMES = (*TABLES, "trajectories")  # positions have too many axes for a table
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run folder as it was read."""
+    """A run folder as it was read, in today's format."""
 
     path: Path
     config: dict[str, Any]
@@ -45,13 +46,13 @@ class Run:
         """The seeds that were trained."""
         return list(self.manifest["seeds"])
 
-    def by_seed(self, environment: int = 0) -> list[Episodes]:
-        """The episodes of each seed in one of the run's environments."""
+    def by_seed(self, task: int = 0) -> list[Episodes]:
+        """The episodes of each seed in one of the run's tasks."""
         table = self.episodes
         if not table:
             return []
         costs = [table[f"cost_{j}"] for j in range(sum(name.startswith("cost_") for name in table))]
-        here = table["environment"] == environment
+        here = table["environment"] == task
         cost = np.stack(costs, 1) if costs else np.zeros((len(here), 0))
         return [
             Episodes(
@@ -59,7 +60,7 @@ class Run:
                 length=table["length"][rows],
                 ret=table["return"][rows],
                 cost=cost[rows],
-                reached=table["reached"][rows],
+                success=table["success"][rows],
             )
             for rows in (here & (table["seed"] == seed) for seed in self.seeds)
         ]
@@ -160,7 +161,12 @@ def _require_empty(path: Path) -> None:
 def resume_run(path: str | Path) -> Iterator[tuple[RunWriter, dict[str, Any]]]:
     """An existing run folder and its configuration, to go on with it."""
     path = Path(path)
-    read_manifest(path)
+    found = read_manifest(path)["format"]
+    if found != FORMAT:
+        raise UserError(
+            f"{path} has run format {found}, which this version reads but does not go on with: train anew, or go on "
+            f"with safedsr at commit {read_manifest(path).get('commit') or 'of that time'}"
+        )
     with storage.lock(path / ".lock"):
         for stray in [*path.glob(".*.tmp"), *path.glob("*/.*.tmp")]:  # of a writer that was killed
             stray.unlink()
@@ -193,13 +199,19 @@ def load_run(path: str | Path) -> Run:
         tables = {name: _read_whole(path, name)[0] for name in TABLES}
     except storage.MissingFile:  # the writer merged its parts while we were reading them
         tables = {name: _read_whole(path, name)[0] for name in TABLES}
-    return Run(path, load_config(path), manifest, **tables)
+    tables["episodes"] = upgrade_episodes(tables["episodes"])
+    return Run(path, read_config(path), manifest, **tables)
 
 
 def load_config(path: Path) -> dict[str, Any]:
     """The configuration of a run folder."""
     read_manifest(path)
-    return storage.read_json(path / "config.json", ["algorithm"])
+    return read_config(path)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The configuration of any folder, full or packed, as today's version writes it."""
+    return upgrade_config(storage.read_json(path / "config.json", ["algorithm", "train"]))
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -211,8 +223,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
     found = manifest["format"]
     if str(found).startswith("packed"):
         raise UserError(f"{path} is packed, for tables and figures only; train it anew to go on or to have its policy")
-    if found != FORMAT:
-        raise UserError(f"{path} has run format {found}; this version reads format {FORMAT}: use the one that wrote it")
+    if found not in READABLE:
+        raise UserError(f"{path} has run format {found}; this version reads up to {FORMAT}: use the one that wrote it")
     return storage.read_json(path / "manifest.json", ["seeds"])
 
 

@@ -5,9 +5,8 @@ from dataclasses import asdict
 from typing import Any
 
 from safedsr.agents.registry import ALGORITHMS
-from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.config import DEFAULT_BUDGET, GridConfig
 from safedsr.runs.config import TrainConfig
-from safedsr.runs.experiment import DEFAULT_BUDGET
 
 FEW_CHANGES = 2  # numbers that a label spells out
 
@@ -30,7 +29,8 @@ def label_of(config: Mapping[str, Any], budgets: Sequence[float], steps: int) ->
 
 def nearest_preset(config: Mapping[str, Any]) -> tuple[str, list[tuple[str, Any]]]:
     """The preset that a run's settings are nearest to, empty for the algorithm's defaults; and what differs from it."""
-    given = {**config.get("agent", {}), **config.get("grid", {})}
+    given = {**config.get("agent", {}), **config.get("environment", {})}
+    given.pop("name", None)
     algorithm = ALGORITHMS.get(config["algorithm"])
     if algorithm is None:
         return "", list(_changes(given, asdict(GridConfig())))
@@ -60,3 +60,8 @@ def _changes(settings: Mapping[str, Any], default: Mapping[str, Any]) -> Iterato
             list(value) if isinstance(value, tuple) else value
         ):
             yield name, value
+
+
+def thousands(number: float) -> str:
+    """A count with its digits in groups of three: 13 686."""
+    return f"{int(number + 0.5):,}".replace(",", "\N{NARROW NO-BREAK SPACE}")

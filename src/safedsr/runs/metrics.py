@@ -18,7 +18,7 @@ class Episodes(NamedTuple):
     length: np.ndarray  # [n]
     ret: np.ndarray  # [n] sum of rewards
     cost: np.ndarray  # [n, J] sum of each cost
-    reached: np.ndarray  # [n] bool
+    success: np.ndarray  # [n] bool, the goal was reached
 
 
 class Summary(NamedTuple):
@@ -43,12 +43,12 @@ def safe(episodes: Episodes, budgets: Sequence[float]) -> np.ndarray:
     count = episodes.cost.shape[1]
     if len(budgets) != count:
         raise UserError(f"{len(budgets)} budgets for {count} costs; give one a cost")
-    return episodes.reached.astype(bool) & within(episodes.cost, budgets)
+    return episodes.success.astype(bool) & within(episodes.cost, budgets)
 
 
 def goal_count(episodes: Episodes) -> int:
     """How many episodes reached the goal."""
-    return int(np.count_nonzero(episodes.reached))
+    return int(np.count_nonzero(episodes.success))
 
 
 def safe_goal_count(episodes: Episodes, budgets: Sequence[float]) -> int:
@@ -57,8 +57,13 @@ def safe_goal_count(episodes: Episodes, budgets: Sequence[float]) -> int:
 
 
 def best_place(each: Sequence[Episodes], budgets: Sequence[float]) -> int:
-    """The place of the seed with the largest safe goal count, then the largest goal count (Fig. 7)."""
-    return max(range(len(each)), key=lambda i: (safe_goal_count(each[i], budgets), goal_count(each[i])))
+    """The place of the best seed, see `first_best`."""
+    return first_best([(safe_goal_count(one, budgets), goal_count(one)) for one in each])
+
+
+def first_best(counts: Sequence[tuple[float, float]]) -> int:
+    """The place of the largest safe goal count, then of the largest goal count (Fig. 7); of equals, the first."""
+    return max(range(len(counts)), key=lambda i: tuple(counts[i]))
 
 
 def iqm(values: np.ndarray, axis: int = 0) -> np.ndarray:
@@ -119,17 +124,6 @@ def over_seeds(series: np.ndarray, *, robust: bool = True) -> np.ndarray:
             known = np.sort(series[:, at], axis=0)[:count]  # NaNs sort to the end
             average[at] = iqm(known) if robust else known.mean(0)
     return average
-
-
-def trend(
-    runs: Sequence[Episodes], value: Callable[[Episodes], np.ndarray], total: int, *, robust: bool = True
-) -> np.ndarray:
-    """A metric over training: interpolated, averaged over seeds at each point, then over the trailing window.
-
-    `robust` averages by IQM as the paper does; over 0/1 values that distorts, so show the plain mean beside it.
-    """
-    series = np.stack([interpolate(run.end_step, value(run).astype(np.float64), total) for run in runs])
-    return window_mean(over_seeds(series, robust=robust))
 
 
 def last(runs: Sequence[Episodes], value: Callable[[Episodes], np.ndarray]) -> np.ndarray:

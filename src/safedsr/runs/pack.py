@@ -15,11 +15,12 @@ import numpy as np
 
 from safedsr.errors import UserError
 from safedsr.runs import metrics, storage
-from safedsr.runs.folder import read_manifest
+from safedsr.runs.folder import read_config, read_manifest
 from safedsr.runs.labels import label_of
-from safedsr.runs.results import COUNTS, PACKED, Result, read_run
+from safedsr.runs.results import COUNTS, Result, read_run
 from safedsr.runs.storage import Table
 
+PACKED = "packed-1"  # the format that the manifest of a packed folder gives
 STRETCH = 2_000  # environment steps of a point
 POINTS = STRETCH // metrics.GRID_STEP
 SERIES = ("reward", "cost", "safe", "goal")
@@ -64,7 +65,7 @@ def names_only(manifest: dict[str, Any]) -> str:
 
 def read_packed(folder: Path) -> dict[int, Result]:
     """The results of a packed folder, by environment."""
-    config = storage.read_json(folder / "config.json", ["algorithm", "environments"])
+    config = read_config(folder)
     summary, series, positions = (storage.read_table(folder / name) for name in ("summary", "series", "positions"))
     if summary is None or series is None:
         raise UserError(f"{folder} lacks its summary or its series; pack the run again")
@@ -72,7 +73,7 @@ def read_packed(folder: Path) -> dict[int, Result]:
     tracks = positions[0] if positions else {}
     return {
         i: _result(folder, config, i, steps, _rows(summary[0], i), _rows(series[0], i), _rows(tracks, i))
-        for i in range(len(config["environments"]))
+        for i in range(len(config["tasks"]))
         if (summary[0]["environment"] == i).any()
     }
 
@@ -85,7 +86,7 @@ def _rows(table: Table, environment: int) -> Table:
 def _result(
     folder: Path, config: dict[str, Any], i: int, steps: int, summary: Table, series: Table, track: Table
 ) -> Result:
-    about = config["environments"][i]
+    about = config["tasks"][i]
     budgets, costs, seeds = tuple(about["budgets"]), tuple(about["costs"]), tuple(summary["seed"].tolist())
     counts = {name: summary[name] for name in COUNTS if name in summary}
     counts |= {f"last cost {name}": summary[f"last cost {j}"] for j, name in enumerate(costs)}
@@ -104,6 +105,8 @@ def _result(
         grid=grid,
         series={name: values[1:] for name, values in points.items()},
         positions=_restore(track) if len(track.get("x", ())) else None,
+        config=config,
+        params=about["params"],
         middle={name: values[0] for name, values in points.items()},
     )
 

@@ -1,70 +1,70 @@
-"""Trained policies: save them, load them in a process that never trained, act with them, adapt them."""
+"""Trained policies: save them, load them in a process that never trained, act with them."""
 
 import copy
 import dataclasses
-import functools
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from safedsr.agents.registry import find_algorithm, make_trainer
-from safedsr.engine.lanes import precision
-from safedsr.engine.program import Program, from_arrays, to_arrays
-from safedsr.envs.grid.physics import NUM_ACTIONS
+from safedsr.core.precision import with_precision
+from safedsr.core.replay import Codec
+from safedsr.envs.environment import Environment, Task
+from safedsr.envs.registry import find_environment
 from safedsr.errors import UserError
-from safedsr.runs import experience as memory
-from safedsr.runs import storage
-from safedsr.runs.experience import Past
-from safedsr.runs.experiment import Environment, Job, job_from_dict
+from safedsr.runs import experience, storage
+from safedsr.runs.arrays import from_arrays, to_arrays
+from safedsr.runs.experience import Experience
 from safedsr.runs.folder import Run, read_manifest
+from safedsr.runs.format1 import upgrade_config, upgrade_names
+from safedsr.runs.job import Job, environment_to_dict, job_from_dict
 from safedsr.runs.metrics import best_place
-from safedsr.types import PyTree, Values
+from safedsr.types import PyTree, Trainer, Values
 
-if TYPE_CHECKING:
-    from safedsr.adapt.certify import Certificate
-    from safedsr.adapt.costs import Costs
-    from safedsr.adapt.front import Front
-    from safedsr.adapt.ladder import Adapted
-    from safedsr.adapt.recursive import Recursion
-
-FORMAT = 1
+FORMAT, READABLE = 2, (1, 2)
 
 
-class Agent:
-    """One trained policy: `act` chooses, `values` tells why. Adapting gives another agent; this one stays."""
+class TrainedPolicy:
+    """One trained policy: `act` chooses, `values` tells why. Changing it gives another one; this one stays."""
 
-    def __init__(self, job: Job, policy: PyTree, environment: int, seed: int, past: Past | None = None) -> None:
+    def __init__(self, job: Job, policy: PyTree, task: int, seed: int, experience: Experience | None = None) -> None:
         self.job = job
         self.policy = policy
-        self.environment: Environment = job.environments[environment]
+        self.task: Task = job.tasks[task]
         self.seed = seed
-        self.past = past
-        self.recursion: Recursion | None = None  # what `update` has learnt so far
-        self.trainer = make_trainer(job.algorithm, job.agent, job.grid)
-        self.values_of = exact(self.trainer.values, job)
+        self.experience = experience
+        self.recursion: Any = None  # what following drifting costs has learnt so far
+        self.trainer = make_trainer(job.algorithm, job.agent, job.environment)
+        self.values_of = with_precision(self.trainer.values, job.train.matmul)
         self._values = jax.jit(self.values_of)
         self._many_values = jax.jit(jax.vmap(self.values_of, (None, 0)))
+        self._features = _many_features(self.trainer) if self.trainer.adaptable else None
 
-    def with_policy(self, policy: PyTree) -> "Agent":
+    def with_policy(self, policy: PyTree) -> Self:
         """The same agent with other numbers in its policy; nothing compiled so far is lost."""
         return self.changed(policy=policy, recursion=None)
 
-    def changed(self, **attributes: Any) -> "Agent":
+    def changed(self, **attributes: Any) -> Self:
         """The same agent with other attributes."""
         other = copy.copy(self)
         for name, value in attributes.items():
             setattr(other, name, value)
         return other
 
+    @property
+    def environment(self) -> Environment:
+        """The environment that it acts in, with as many costs as its task has now."""
+        return with_costs(self.job.environment, len(self.task.budgets))
+
     def values(self, obs: Any) -> Values:
-        """What is expected of each action: for one observation [2], or for many [n, 2]."""
-        obs = jnp.asarray(obs, jnp.float32)
-        if obs.ndim not in (1, 2) or obs.shape[-1] != 2:
-            raise UserError(f"observations have shape {obs.shape}; give [2] or [n, 2]")
+        """What is expected of each action: for one observation [observations], or for many [n, observations]."""
+        obs, size = jnp.asarray(obs, jnp.float32), self.job.environment.spec.observations
+        if obs.ndim not in (1, 2) or obs.shape[-1] != size:
+            raise UserError(f"observations have shape {obs.shape}; give [{size}] or [n, {size}]")
         return (self._values if obs.ndim == 1 else self._many_values)(self.policy, obs)
 
     def act(self, obs: Any, epsilon: float = 0.0, rng: np.random.Generator | None = None) -> Any:
@@ -73,83 +73,83 @@ class Agent:
         if epsilon > 0:
             rng = rng or np.random.default_rng()
             explore = rng.random(best.shape) < epsilon
-            best = np.where(explore, rng.integers(NUM_ACTIONS, size=best.shape), best)
+            best = np.where(explore, rng.integers(self.job.environment.spec.actions, size=best.shape), best)
         return int(best) if best.ndim == 0 else best
 
-    def refit(self, costs: "Costs", rewards: bool = False, **settings: Any) -> "Agent":
-        """Cost weights for other costs (and reward weights, on request), in closed form."""
-        from safedsr.adapt.refit import refit
-
-        return refit(self, costs, rewards, **settings)
-
-    def update(self, obs: Any, action: Any, cost: Any, forgetting: float = 0.999) -> "Agent":
-        """Cost weights that follow costs as they are met: of one step [2] or of several [n, 2]."""
-        from safedsr.adapt.recursive import update
-
-        return update(self, obs, action, cost, forgetting)
-
-    def adapt(self, costs: "Costs", level: str = "auto", budget: Any = None, **settings: Any) -> "Adapted":
-        """Climb to a rung ("cost", "penalty", "memory", "full"), or until the certificate passes ("auto")."""
-        from safedsr.adapt.ladder import adapt
-
-        return adapt(self, costs, level, budget, **settings)
-
-    def certify(self, costs: "Costs | None" = None, budget: Any = None, **settings: Any) -> "Certificate":
-        """What simulated episodes allow to say of this policy, with bounds."""
-        from safedsr.adapt.certify import certify
-
-        return certify(self, costs, budget, **settings)
-
-    def front(self, budgets: Sequence[float], costs: "Costs | None" = None, **settings: Any) -> "Front":
-        """Reward against cost over λ, and the λ for each budget."""
-        from safedsr.adapt.front import front
-
-        return front(self, budgets, costs, **settings)
+    def features(self, obs: Any, action: Any) -> np.ndarray:
+        """φ(s, a) [n, d] of n observations and actions, in full precision; only for agents that have φ."""
+        if self._features is None:
+            raise UserError(f"{self.job.algorithm} has no features φ; a 'safedsr-plus' agent has")
+        return self._features(self.policy.learner, obs, action)
 
     def save(self, folder: str | Path) -> None:
         """Write this policy into a folder that `load` opens."""
         folder, job = Path(folder), own_job(self)
         folder.mkdir(parents=True, exist_ok=True)
-        if self.past is not None:
-            memory.write_pasts(folder, {(0, 0): self.past})
+        if self.experience is not None:
+            experience.write_experiences(folder, {(0, 0): self.experience})
         policy = jax.tree.map(lambda x: x[None, None], self.policy)
         _write(folder, policy, job, [self.seed])
 
 
-def own_job(agent: Agent) -> Job:
-    """The job of this agent alone, in the environment that it is in now."""
-    job, count = agent.job, len(agent.environment.budgets)
+AnyPolicy = TypeVar("AnyPolicy", bound=TrainedPolicy)
+
+
+def _many_features(trainer: Trainer) -> Callable[[PyTree, Any, Any], np.ndarray]:
+    """φ of many steps, compiled once."""
+    assert trainer.adaptable
+    many = jax.jit(jax.vmap(trainer.adaptable.features, (None, 0, 0)))
+
+    def features(learner: PyTree, obs: Any, action: Any) -> np.ndarray:
+        with jax.default_matmul_precision("float32"):
+            found = many(learner, jnp.asarray(obs, jnp.float32), jnp.asarray(action, jnp.int32))
+        return np.asarray(found, np.float64)
+
+    return features
+
+
+def with_costs(environment: Environment, count: int) -> Environment:
+    """An environment with another number of costs, if there is such a one."""
+    if environment.spec.costs == count:
+        return environment
+    return find_environment(environment_to_dict(environment), count)
+
+
+def own_job(agent: TrainedPolicy) -> Job:
+    """The job of this agent alone, in the task that it has now."""
+    job, count = agent.job, len(agent.task.budgets)
     algorithm, config = job.algorithm, job.agent
     if count and find_algorithm(algorithm).costless:
         algorithm = f"safe{algorithm}"  # it has got costs since
     if config.aim is not None and len(config.aim) not in (1, count):
         config = dataclasses.replace(config, multiplier=dataclasses.replace(config.multiplier, aim=None))
-    return dataclasses.replace(
-        job, algorithm=algorithm, agent=config, environments=(agent.environment,), seeds=(agent.seed,)
-    )
+    return Job(algorithm, (agent.task,), (agent.seed,), config, agent.environment, job.train)
 
 
-def save_policy(folder: Path, program: Program, state: PyTree, run: Run) -> None:
-    """Write the policies of all environments and seeds, and which seed did best where."""
-    job = program.job
-    policies = program.trainer.policy(state)
-    if program.trainer.memory:
-        memory.write_pasts(folder, _pasts(program, state, policies))
+def save_policies(folder: Path, job: Job, trainer: Trainer, agents: PyTree, run: Run) -> None:
+    """Write the policies of all tasks and seeds, and which seed did best where; `agents` are the trainers' states."""
+    policies = trainer.policy(agents)
+    if trainer.memory:
+        experience.write_experiences(folder, _experiences(job, trainer, agents, policies))
     best = []
-    for index, environment in enumerate(job.environments):
+    for index, task in enumerate(job.tasks):
         each = run.by_seed(index)
-        best.append(job.seeds[best_place(each, environment.budgets) if each else 0])
+        best.append(job.seeds[best_place(each, task.budgets) if each else 0])
     _write(folder, policies, job, best)
 
 
-def _pasts(program: Program, state: PyTree, policies: PyTree) -> dict[tuple[int, int], Past]:
-    assert program.trainer.memory
-    rows = np.asarray(jax.vmap(jax.vmap(program.trainer.memory))(state))
+def _experiences(job: Job, trainer: Trainer, agents: PyTree, policies: PyTree) -> dict[tuple[int, int], Experience]:
+    assert trainer.memory
+    rows, filled = jax.device_get(jax.vmap(jax.vmap(trainer.memory))(agents))
+    features, codec = _many_features(trainer), Codec(job.environment.spec.observations, job.num_costs)
     found = {}
-    for environment, where in enumerate(program.job.environments):
-        for index in range(len(program.job.seeds)):
-            own = program.trainer.crop(_pick(policies, environment, index), where.scene.layout)
-            found[environment, index] = memory.make_past(rows[environment, index], own.learner.phi, where.scene.layout)
+    for index, task in enumerate(job.tasks):
+        for seed in range(len(job.seeds)):
+            own = trainer.crop(_pick(policies, index, seed), task.params).learner
+            steps = experience.from_rows(rows[index, seed], filled[index, seed], codec)
+            found[index, seed] = experience.make_experience(
+                steps, lambda obs, action, own=own: features(own, obs, action), job.environment, task.params
+            )
     return found
 
 
@@ -159,54 +159,50 @@ def _write(folder: Path, policies: PyTree, job: Job, best: list[int]) -> None:
     storage.write_json(folder / "policy.json", {"format": FORMAT, "best": best, "job": job.to_dict()})
 
 
-def exact(function: Any, job: Job) -> Any:
-    """The function with matrix products of the precision that the job was trained with."""
-
-    @functools.wraps(function)
-    def with_precision(*args: Any) -> Any:
-        with precision(job.train.matmul):
-            return function(*args)
-
-    return with_precision
-
-
-def load(path: str | Path, seed: int | None = None, environment: int = 0) -> Agent:
-    """A policy from a run folder; without `seed`, the one with most safe goals in that environment."""
-    folder, job, policies, best = _read(path)
-    if not 0 <= environment < len(job.environments):
-        raise UserError(f"environment is {environment}; the run has {len(job.environments)}, counted from 0")
-    chosen = best[environment] if seed is None else seed
+def load_policy(
+    kind: type[AnyPolicy],
+    path: str | Path,
+    seed: int | None = None,
+    task: int = 0,
+    environment: Environment | None = None,
+) -> AnyPolicy:
+    """A policy from a run folder; without `seed`, the one with most safe goals in that task."""
+    folder, job, policies, best = _read(path, environment)
+    if not 0 <= task < len(job.tasks):
+        raise UserError(f"environment is {task}; the run has {len(job.tasks)}, counted from 0")
+    chosen = best[task] if seed is None else seed
     if chosen not in job.seeds:
         raise UserError(f"seed is {chosen}; the run has {', '.join(map(str, job.seeds))}")
     index = job.seeds.index(chosen)
-    past = memory.read_pasts(folder).get((environment, index))
-    agent = Agent(job, _pick(policies, environment, index), environment, chosen, past)
-    return agent.with_policy(agent.trainer.crop(agent.policy, agent.environment.scene.layout))
+    kept = experience.read_experiences(folder, job.environment, job.tasks).get((task, index))
+    agent = kind(job, _pick(policies, task, index), task, chosen, kept)
+    return agent.with_policy(agent.trainer.crop(agent.policy, agent.task.params))
 
 
-def load_all(path: str | Path) -> dict[tuple[int, int], Agent]:
-    """Every policy of a run folder by (environment, seed); what one of them compiles serves all."""
-    folder, job, policies, _ = _read(path)
-    first, pasts, agents = Agent(job, _pick(policies, 0, 0), 0, job.seeds[0]), memory.read_pasts(folder), {}
-    for environment in range(len(job.environments)):
+def load_policies(
+    kind: type[AnyPolicy], path: str | Path, environment: Environment | None = None
+) -> dict[tuple[int, int], AnyPolicy]:
+    """Every policy of a run folder by (task, seed); what one of them compiles serves all."""
+    folder, job, policies, _ = _read(path, environment)
+    first, agents = kind(job, _pick(policies, 0, 0), 0, job.seeds[0]), {}
+    kept = experience.read_experiences(folder, job.environment, job.tasks)
+    for number, task in enumerate(job.tasks):
         for index, seed in enumerate(job.seeds):
-            agents[environment, seed] = first.changed(
-                policy=first.trainer.crop(
-                    _pick(policies, environment, index), job.environments[environment].scene.layout
-                ),
-                environment=job.environments[environment],
+            agents[number, seed] = first.changed(
+                policy=first.trainer.crop(_pick(policies, number, index), task.params),
+                task=task,
                 seed=seed,
-                past=pasts.get((environment, index)),
+                experience=kept.get((number, index)),
             )
     return agents
 
 
-def _pick(policies: PyTree, environment: int, index: int) -> PyTree:
-    return jax.tree.map(lambda x: x[environment, index], policies)
+def _pick(policies: PyTree, task: int, index: int) -> PyTree:
+    return jax.tree.map(lambda x: x[task, index], policies)
 
 
-def _read(path: str | Path) -> tuple[Path, Job, PyTree, list[int]]:
-    """A run folder, its job, its policies [E, S] and the best seed of each environment."""
+def _read(path: str | Path, environment: Environment | None) -> tuple[Path, Job, PyTree, list[int]]:
+    """A run folder, its job, its policies [E, S] and the best seed of each task."""
     folder = Path(path)
     if folder.name in ("policy.safetensors", "policy.json"):
         folder = folder.parent
@@ -217,13 +213,25 @@ def _read(path: str | Path) -> tuple[Path, Job, PyTree, list[int]]:
             hint = "it has not finished: --resume it"
         raise UserError(f"{folder} holds no policy ({hint})")
     found = storage.read_json(folder / "policy.json", ["format"])["format"]
-    if found != FORMAT:
+    if found not in READABLE:
         raise UserError(f"{folder / 'policy.json'} has format {found}; this version reads {FORMAT}: upgrade safedsr")
     about = storage.read_json(folder / "policy.json", ["best", "job"])
     arrays, metadata = storage.read_tensors(folder / "policy.safetensors")
-    if metadata.get("safedsr") != str(FORMAT):
+    if metadata.get("safedsr") != str(found):
         raise UserError(f"{folder / 'policy.safetensors'} was not written by this version of safedsr")
-    job = job_from_dict(about["job"])
-    program = Program(job)
-    shape = jax.eval_shape(program.trainer.policy, program.state_shape())
-    return folder, job, from_arrays(shape, arrays, str(folder / "policy.safetensors")), about["best"]
+    if found == 1:
+        arrays = upgrade_names(arrays)
+    job = job_from_dict(upgrade_config(about["job"]), environment)
+    return folder, job, from_arrays(policy_shape(job), arrays, str(folder / "policy.safetensors")), about["best"]
+
+
+def policy_shape(job: Job) -> PyTree:
+    """Shapes and types of all policies [E, S] of a job, without computing any."""
+    trainer, lanes = make_trainer(job.algorithm, job.agent, job.environment), (len(job.tasks), len(job.seeds))
+    params = jax.tree.map(lambda x: x[0], job.environment.stack([task.params for task in job.tasks]))
+
+    def policy(key: jax.Array, seed: jax.Array) -> PyTree:
+        return trainer.policy(trainer.init(key, seed, params)[0])
+
+    one = jax.eval_shape(policy, jax.random.key(0), jnp.uint32(0))
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct((*lanes, *x.shape), x.dtype), one)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from safedsr.core.config import EpsilonSchedule
 from safedsr.envs.grid.config import GridConfig, OracleConfig
 from safedsr.envs.grid.text import format_scene
-from safedsr.figures.select import scene_of
+from safedsr.runs.maps import scene_of
 from safedsr.runs.results import Result
 from safedsr.runs.storage import read_json, write_json
 

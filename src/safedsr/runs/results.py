@@ -4,7 +4,7 @@ Nothing is averaged over folders here. What differs from an algorithm's defaults
 steps is part of a result's label, so that different things stay in different rows.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,6 @@ from safedsr.runs.folder import Run, load_run, load_trajectories
 from safedsr.runs.labels import label_of
 from safedsr.runs.metrics import Episodes
 
-PACKED = "packed-1"  # the format that the manifest of a packed folder gives
 HALVED = "half-budget safe goal count"  # what a safe goal count is if costs are counted twice
 COUNTS = ("goal count", "safe goal count", HALVED, "last reward")
 
@@ -36,26 +35,14 @@ class Result(NamedTuple):
     grid: np.ndarray  # [T] environment steps: every 200, of a packed folder every 2000
     series: dict[str, np.ndarray]  # [S, T] each: reward, cost (all of them together), safe, goal; NaN before the first
     positions: np.ndarray | None  # [n, 2] in cells, the last steps of the best seed; a row of NaN after each episode
+    config: Mapping[str, Any]  # the run's
+    params: Mapping[str, Any]  # the task's, as config.json has them
     middle: dict[str, np.ndarray] | None = None  # [T] each: the IQM of a series over seeds, taken every 200 steps
 
     @property
     def environment(self) -> str:
         """The map and its costs in a few words."""
         return ", ".join([self.layout, *self.costs])
-
-
-def load_results(paths: Sequence[str | Path], remarks: list[str] | None = None) -> list[Result]:
-    """The results of run folders, or of folders that hold some; `remarks` gets what is missing or was left out."""
-    remarks = [] if remarks is None else remarks
-    results: list[Result] = []
-    for folder in find_runs(paths, remarks):
-        try:
-            results.extend(_read(folder, remarks))
-        except (UserError, OSError) as error:
-            remarks.append(f"left out: {error}")
-        except (KeyError, TypeError) as error:
-            remarks.append(f"left out: {folder} is damaged: {error!r}")
-    return _told_apart(results, remarks)
 
 
 def trend(result: Result, name: str) -> np.ndarray:
@@ -70,21 +57,8 @@ def smooth(result: Result, values: np.ndarray, window: int = metrics.WINDOW) -> 
 
 
 def best_seed(counts: Mapping[str, np.ndarray]) -> int:
-    """The index of the seed with the largest safe goal count, then the largest goal count (Fig. 7)."""
-    return int(np.lexsort((counts["goal count"], counts["safe goal count"]))[-1])
-
-
-def find_runs(paths: Sequence[str | Path], remarks: list[str]) -> list[Path]:
-    """The run folders among `paths` and below them, each once; `remarks` gets the paths without any."""
-    found: dict[Path, Path] = {}
-    for path in map(Path, paths):
-        inside = sorted(manifest.parent for manifest in path.rglob("manifest.json"))
-        if not inside:
-            what = "no manifest.json in or below it" if path.is_dir() else "no such folder"
-            remarks.append(f"left out: {path} is no run folder ({what}); give what 'safedsr train --out' wrote")
-        for folder in inside:
-            found.setdefault(folder.resolve(), folder)
-    return list(found.values())
+    """The index of the best seed, see `metrics.first_best`."""
+    return metrics.first_best(list(zip(counts["safe goal count"], counts["goal count"], strict=True)))
 
 
 def read_run(folder: Path, remarks: list[str]) -> dict[int, Result]:
@@ -95,7 +69,7 @@ def read_run(folder: Path, remarks: list[str]) -> dict[int, Result]:
     steps = int(run.curves.get("step", run.episodes["end_step"]).max())
     tracks = _tracks(folder, run.config, remarks)
     results = {}
-    for index, about in enumerate(run.config["environments"]):
+    for index, about in enumerate(run.config["tasks"]):
         kept = {seed: one for seed, one in zip(run.seeds, run.by_seed(index), strict=True) if len(one.end_step)}
         if kept:
             result = _result(run, about, kept, steps)
@@ -106,26 +80,13 @@ def read_run(folder: Path, remarks: list[str]) -> dict[int, Result]:
     return results
 
 
-def _read(folder: Path, remarks: list[str]) -> list[Result]:
-    manifest = storage.read_json(folder / "manifest.json", ["format", "seeds"])
-    config = storage.read_json(folder / "config.json", ["algorithm", "environments", "train"])
-    if manifest["format"] == PACKED:
-        from safedsr.runs.pack import read_packed
-
-        results = read_packed(folder)
-    else:
-        results = read_run(folder, remarks)
-    remarks.extend(_shortcomings(folder, config, manifest["seeds"], results))
-    return list(results.values())
-
-
 def _result(run: Run, about: Mapping[str, Any], kept: Mapping[int, Episodes], steps: int) -> Result:
     budgets, costs, episodes = tuple(about["budgets"]), tuple(about["costs"]), list(kept.values())
     values: dict[str, Callable[[Episodes], np.ndarray]] = {
         "reward": lambda e: e.ret,
         "cost": lambda e: e.cost.sum(1),
         "safe": lambda e: metrics.safe(e, budgets),
-        "goal": lambda e: e.reached,
+        "goal": lambda e: e.success,
     }
     series = {
         name: np.stack([metrics.interpolate(e.end_step, value(e), steps) for e in episodes])
@@ -144,6 +105,8 @@ def _result(run: Run, about: Mapping[str, Any], kept: Mapping[int, Episodes], st
         grid=metrics.support(steps),
         series={name: found.astype(np.float32) for name, found in series.items()},
         positions=None,
+        config=run.config,
+        params=about["params"],
         middle={name: metrics.over_seeds(found) for name, found in series.items()},
     )
 
@@ -171,64 +134,3 @@ def _tracks(folder: Path, config: Mapping[str, Any], remarks: list[str]) -> stor
 def _track(position: np.ndarray, done: np.ndarray) -> np.ndarray:
     """One seed's positions with a row of NaN after each episode, where a drawn line must break."""
     return np.insert(position.astype(np.float32), np.flatnonzero(done) + 1, np.nan, axis=0)
-
-
-def _shortcomings(
-    folder: Path, config: Mapping[str, Any], seeds: list[int], results: Mapping[int, Result]
-) -> Iterator[str]:
-    """What a folder promises and does not hold."""
-    for index, about in enumerate(config["environments"]):
-        there = results[index].seeds if index in results else ()
-        if missing := [seed for seed in seeds if seed not in there]:
-            name = ", ".join([about["name"], *about["costs"]])
-            yield f"{folder}: no finished episode in {name} of {_numbers('seed', missing)}: left out"
-    planned = config["train"].get("steps", 0)
-    for steps in {result.steps for result in results.values()}:
-        if steps < planned:
-            yield f"{folder}: only {steps} of its {planned} steps are done"
-
-
-def _told_apart(results: list[Result], remarks: list[str]) -> list[Result]:
-    """A label that is taken in an environment gets the seeds or the folder added; the same run counts once."""
-    taken: dict[tuple[str, str], Result] = {}
-    said: dict[str, list[str]] = {}  # what happened to a folder's results, and in which environments
-    for result in results:
-        first = taken.get((result.label, result.environment))
-        if first and _same(first, result):
-            said.setdefault(f"{result.path} is the run of {first.path} again: counted once", []).append("")
-            result = result if first.positions is None and result.positions is not None else first
-        elif first:
-            label = _free_label(result, first, taken)
-            what = f"{result.path} repeats {result.label} of {first.path}: shown apart as '{label}'"
-            said.setdefault(what, []).append(result.environment)
-            result = result._replace(label=label)
-        taken[result.label, result.environment] = result
-    remarks.extend(what + f" in {'; '.join(where)}" * any(where) for what, where in said.items())
-    return list(taken.values())
-
-
-def _same(one: Result, other: Result) -> bool:
-    """Whether two results are of one run, perhaps in another form."""
-    same = (one.seeds, one.steps, one.budgets) == (other.seeds, other.steps, other.budgets)
-    return same and all(np.array_equal(one.counts[name], other.counts[name]) for name in one.counts)
-
-
-def _free_label(result: Result, first: Result, taken: Mapping[tuple[str, str], Result]) -> str:
-    words = [result.path.name, str(result.path)]
-    if not set(first.seeds) & set(result.seeds):
-        words.insert(0, _numbers("seed", result.seeds))
-    labels = (_with_word(result.label, word) for word in words)
-    return next((label for label in labels if (label, result.environment) not in taken), str(result.path))
-
-
-def _with_word(label: str, word: str) -> str:
-    return f"{label[:-1]}, {word})" if label.endswith(")") else f"{label} ({word})"
-
-
-def _numbers(name: str, values: Sequence[int]) -> str:
-    """Seeds in few words: a range where they follow on each other."""
-    if len(values) == 1:
-        return f"{name} {values[0]}"
-    if list(values) == list(range(values[0], values[-1] + 1)):
-        return f"{name}s {values[0]}–{values[-1]}"
-    return f"{name}s {', '.join(map(str, values))}"

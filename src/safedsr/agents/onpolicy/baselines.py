@@ -7,19 +7,18 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from safedsr.agents.onpolicy import learner
+from safedsr.agents.onpolicy import learner, rollout
 from safedsr.agents.onpolicy.config import OnPolicyConfig
 from safedsr.agents.onpolicy.controllers import Controller, barrier, hinge, ignore, lagrangian, pid, switch
 from safedsr.agents.onpolicy.learner import Learner
 from safedsr.agents.onpolicy.problem import Pressure
-from safedsr.agents.onpolicy.rollout import Scales, Window, init_scales, init_window, make_batch, mean_cost, rollout
+from safedsr.agents.onpolicy.rollout import Walk, init_walk, make_batch, mean_cost
 from safedsr.agents.onpolicy.steps import PolicyStep, constrained, natural, projected, trust_region
 from safedsr.agents.onpolicy.surrogates import Surrogate, clipped, plain
 from safedsr.core import normalizer
-from safedsr.envs.grid.config import GridConfig
-from safedsr.envs.grid.layout import Layout
+from safedsr.envs.environment import Environment
 from safedsr.errors import UserError
-from safedsr.types import PyTree, Trainer, Values
+from safedsr.types import Choice, Draws, PyTree, Seen, Trainer, Values
 
 
 class Baseline(NamedTuple):
@@ -54,9 +53,9 @@ class State(NamedTuple):
     """Everything one seed is at one moment."""
 
     key: Array
+    learn_key: Array  # drawn with the walk's, used when the epoch is over
     learner: Learner
-    scales: Scales
-    window: Window
+    walk: Walk
     controller: PyTree
 
 
@@ -67,54 +66,59 @@ class Policy(NamedTuple):
     obs_scale: normalizer.Running
 
 
-def make_baseline(config: OnPolicyConfig, grid_config: GridConfig, name: str) -> Trainer:
+def make_baseline(config: OnPolicyConfig, environment: Environment, name: str) -> Trainer:
     """The trainer of a row."""
-    row = BASELINES[name]
+    row, spec = BASELINES[name], environment.spec
+    if not spec.costs:
+        raise UserError(f"{name} needs a cost and this environment has none; give it an empty one ('none')")
+    if row.one_cost and spec.costs != 1:
+        raise UserError(f"{name} takes one cost and this environment has {spec.costs}; give one, or use 'trpo-lag'")
     controller = row.controller(config)
 
-    def init(key: Array, layout: Layout) -> State:
-        num_costs = len(layout.costs)
-        if not num_costs:
-            raise UserError(f"{name} needs a cost and this environment has none; give it an empty one ('none')")
-        if row.one_cost and num_costs != 1:
-            raise UserError(f"{name} takes one cost and this environment has {num_costs}; give one, or use 'trpo-lag'")
-        seed = jax.random.key_data(key)[-1]
+    def init(key: Array, seed: Array, params: PyTree) -> tuple[State, Array]:
+        del params
         key, learner_key = jax.random.split(key)
-        return State(
-            key=key,
-            learner=learner.init(learner_key, seed, num_costs, config),
-            scales=init_scales(num_costs),
-            window=init_window(num_costs, config),
-            controller=controller.init(num_costs),
-        )
+        first = learner.init(learner_key, seed, spec, config)
+        state = State(key, key, first, init_walk(spec, config), controller.init(spec.costs))
+        return state, key  # every epoch begins with a reset of its own
 
-    def epoch(state: State, layout: Layout, budget: Array, step: Array):
+    def draw(state: State) -> tuple[State, Draws]:
         key, walk_key, learn_key = jax.random.split(state.key, 3)
-        actor = state.learner.nets.actor
-        scales, window, samples, records = rollout(
-            walk_key, actor, state.scales, state.window, layout, config, grid_config
-        )
-        batch = make_batch(samples, state.learner.nets.reward_critic, state.learner.nets.cost_critics, config)
-        j_c = mean_cost(window, budget)
-        tuned = controller.update(state.controller, j_c, budget)
-        late = step + config.steps_per_epoch > config.penalty_start
+        reset_key, walk_key = jax.random.split(walk_key)
+        pairs = jax.vmap(jax.random.split)(jax.random.split(walk_key, config.steps_per_epoch))
+        return state._replace(key=key, learn_key=learn_key), Draws(pairs[:, 0], pairs[:, 1], reset_key)
+
+    def choose(state: State, obs: Array, key: Array, now: Array) -> Choice:
+        del obs, now  # the walk holds the observation as the policy sees it
+        log_probs = jax.nn.log_softmax(state.learner.nets.actor(state.walk.obs))
+        action = jax.random.categorical(key, log_probs)
+        return Choice(action, about=log_probs[action])
+
+    def observe(state: State, choice: Choice, seen: Seen, aim: Array, now: Array, phase: str) -> tuple[State, Array]:
+        del aim, now, phase
+        walk, sample = rollout.observe(state.walk, choice.action, choice.about, seen, config)
+        return state._replace(walk=walk), rollout.pack(sample)
+
+    def digest(state: State, cache: None, rows: Array, params: PyTree, aim: Array, now: Array, phase: str):
+        del params, phase
+        nets = state.learner.nets
+        batch = make_batch(rollout.unpack(rows, spec), nets.reward_critic, nets.cost_critics, config)
+        j_c = mean_cost(state.walk.window, aim)
+        tuned = controller.update(state.controller, j_c, aim)
+        late = now + config.steps_per_epoch > config.penalty_start
         tuned = jax.tree.map(lambda new, old: jnp.where(late, new, old), tuned, state.controller)
         share = controller.share(controller.lam(tuned))
-        pressure = Pressure(share, jnp.float32(controller.hinge), j_c - budget)
+        pressure = Pressure(share, jnp.float32(controller.hinge), j_c - aim)
         if row.surrogate:
-            share_left = jnp.clip(1 - step / config.decay_steps, 0, 1) if config.decay_steps else jnp.ones(())
+            share_left = jnp.clip(1 - now / config.decay_steps, 0, 1) if config.decay_steps else jnp.ones(())
             rate = config.actor_lr * share_left
-            learnt = learner.learn_together(learn_key, state.learner, batch, pressure, row.surrogate, rate, config)
+            learnt = learner.learn_together(
+                state.learn_key, state.learner, batch, pressure, row.surrogate, rate, config
+            )
         else:
             assert row.step
-            learnt = learner.learn_apart(learn_key, state.learner, batch, pressure, row.step, config)
-        return State(key, learnt, scales, window, tuned), (records, {"mean_cost": j_c.sum()})
-
-    def advance(state: State, layout: Layout, aim: Array, step: Array, *, phase: str, periods: int):
-        steps = step + config.steps_per_epoch * jnp.arange(periods)
-        state, (records, logs) = jax.lax.scan(lambda s, step: epoch(s, layout, aim, step), state, steps)
-        records = jax.tree.map(lambda x: x.reshape(periods * config.steps_per_epoch, *x.shape[2:]), records)
-        return state, records, jax.tree.map(jnp.mean, logs)
+            learnt = learner.learn_apart(state.learn_key, state.learner, batch, pressure, row.step, config)
+        return state._replace(learner=learnt, controller=tuned), cache, {"mean_cost": j_c.sum()}
 
     def values(policy: Policy, obs: Array) -> Values:
         seen = normalizer.apply(policy.obs_scale, obs) if config.normalize_obs else obs
@@ -123,10 +127,18 @@ def make_baseline(config: OnPolicyConfig, grid_config: GridConfig, name: str) ->
 
     return Trainer(
         init=init,
-        advance=advance,
+        draw=draw,
+        begin=lambda state, obs: state._replace(walk=rollout.begin(state.walk, obs, config)),
+        choose=choose,
+        observe=observe,
+        digest=digest,
+        sync=lambda state: state,
+        cache=lambda state, phase: None,
         phase_at=lambda step: ("learn", None),
+        last_phase="learn",
+        block=config.steps_per_epoch,
         period=config.steps_per_epoch,
-        policy=lambda state: Policy(state.learner.nets.actor, state.scales.obs),
+        policy=lambda state: Policy(state.learner.nets.actor, state.walk.scales.obs),
         values=values,
         multipliers=lambda state: controller.lam(state.controller),
     )

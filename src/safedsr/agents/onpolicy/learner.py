@@ -15,7 +15,8 @@ from safedsr.agents.onpolicy.problem import Batch, Pressure, Problem, divergence
 from safedsr.agents.onpolicy.steps import PolicyStep
 from safedsr.agents.onpolicy.surrogates import Surrogate, average
 from safedsr.core.nets import Mlp
-from safedsr.envs.grid.physics import ACTIONS, NUM_ACTIONS
+from safedsr.envs.environment import Spec
+from safedsr.errors import UserError
 from safedsr.types import PyTree
 
 
@@ -38,13 +39,14 @@ def _adam(config: OnPolicyConfig) -> Any:
     return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.scale_by_adam())
 
 
-def init(key: Array, seed: Array, num_costs: int, config: OnPolicyConfig) -> Learner:
+def init(key: Array, seed: Array, spec: Spec, config: OnPolicyConfig) -> Learner:
     """Networks with tanh, started as PyTorch's layers; `seed` is the number that PyTorch's generator starts from."""
-    outputs = (NUM_ACTIONS, 1, *[1] * num_costs)
+    outputs = (spec.actions, 1, *[1] * spec.costs)
     keys = jax.random.split(key, len(outputs))
-    made = [Mlp((2, *config.hidden, n), key=k, activation=jnp.tanh) for n, k in zip(outputs, keys, strict=True)]
+    inputs = spec.observations
+    made = [Mlp((inputs, *config.hidden, n), key=k, activation=jnp.tanh) for n, k in zip(outputs, keys, strict=True)]
     actor, reward_critic, *cost_critics = torch_start.start(seed, made) if config.start == "torch" else made
-    order = jnp.array([config.action_order.index(name[0]) for name in ACTIONS])
+    order = jnp.array(action_order(spec, config))
     actor = eqx.tree_at(
         lambda net: net.layers[-1], actor, replace_fn=lambda last: jax.tree.map(lambda x: x[order], last)
     )
@@ -52,6 +54,19 @@ def init(key: Array, seed: Array, num_costs: int, config: OnPolicyConfig) -> Lea
     adam = _adam(config)
     states = Nets(adam.init(nets.actor), adam.init(nets.reward_critic), jax.vmap(adam.init)(nets.cost_critics))
     return Learner(nets, states)
+
+
+def action_order(spec: Spec, config: OnPolicyConfig) -> list[int]:
+    """Which output of PyTorch's first actor stands for each action."""
+    letters = [name[:1] for name in spec.action_names]
+    if sorted(letters) == sorted(config.action_order):
+        return [config.action_order.index(letter) for letter in letters]
+    if config.action_order != OnPolicyConfig.action_order:
+        raise UserError(
+            f"action_order is '{config.action_order}', which is for environments whose actions are up, down, left and "
+            "right; leave it out (the preset 'paper' sets it)"
+        )
+    return list(range(spec.actions))
 
 
 def critic_loss(critic: Mlp, obs: Array, target: Array, weight: Array, config: OnPolicyConfig) -> Array:

@@ -1,4 +1,4 @@
-"""An epoch of steps with the current policy, and the samples the learner makes of it."""
+"""What an on-policy agent sees of an epoch of steps, and the samples the learner makes of it."""
 
 from typing import NamedTuple
 
@@ -12,10 +12,8 @@ from safedsr.agents.onpolicy.problem import Batch
 from safedsr.core import normalizer
 from safedsr.core.nets import Mlp
 from safedsr.core.normalizer import Running
-from safedsr.envs.grid import physics as grid
-from safedsr.envs.grid.config import GridConfig
-from safedsr.envs.grid.layout import Layout
-from safedsr.types import Record
+from safedsr.envs.environment import Spec
+from safedsr.types import Seen
 
 
 class Scales(NamedTuple):
@@ -33,15 +31,12 @@ class Window(NamedTuple):
     count: Array  # [] int32, how many there ever were
 
 
-class Walker(NamedTuple):
-    """Where a rollout stands."""
+class Walk(NamedTuple):
+    """What is known while an epoch is walked."""
 
-    env: grid.GridState
-    seen: Array  # [2] the observation as the policy sees it
-    ret: Array
-    cost: Array  # [J] of the episode
     scales: Scales
     window: Window
+    obs: Array  # [observations] the observation as the policy sees it
 
 
 class Sample(NamedTuple):
@@ -57,9 +52,34 @@ class Sample(NamedTuple):
     done: Array
 
 
-def init_scales(num_costs: int) -> Scales:
+def pack(sample: Sample) -> Array:
+    """A sample as a row."""
+    single = jnp.stack([sample.action.astype(jnp.float32), sample.log_prob, sample.reward])
+    flags = jnp.stack([sample.terminated, sample.done]).astype(jnp.float32)
+    return jnp.concatenate([single, flags, sample.obs, sample.next_obs, sample.cost])
+
+
+def unpack(rows: Array, spec: Spec) -> Sample:
+    """The samples of rows [T, …]."""
+    n = spec.observations
+    if rows.shape[-1] != 5 + 2 * n + spec.costs:
+        raise ValueError(f"samples of {rows.shape[-1]} numbers where {n} observations and {spec.costs} costs need more")
+    return Sample(
+        obs=rows[:, 5 : 5 + n],
+        action=rows[:, 0].astype(jnp.int32),
+        log_prob=rows[:, 1],
+        reward=rows[:, 2],
+        cost=rows[:, 5 + 2 * n :],
+        next_obs=rows[:, 5 + n : 5 + 2 * n],
+        terminated=rows[:, 3],
+        done=rows[:, 4],
+    )
+
+
+def init_walk(spec: Spec, config: OnPolicyConfig) -> Walk:
     """Nothing seen yet."""
-    return Scales(normalizer.init((2,)), normalizer.init(()), normalizer.init((num_costs,)))
+    scales = Scales(normalizer.init((spec.observations,)), normalizer.init(()), normalizer.init((spec.costs,)))
+    return Walk(scales, init_window(spec.costs, config), jnp.zeros(spec.observations))
 
 
 def init_window(num_costs: int, config: OnPolicyConfig) -> Window:
@@ -83,44 +103,24 @@ def _maybe(use: bool, running: Running, x: Array) -> tuple[Running, Array]:
     return normalizer.push_and_apply(running, x) if use else (running, x)
 
 
-def rollout(
-    key: Array,
-    actor: Mlp,
-    scales: Scales,
-    window: Window,
-    layout: Layout,
-    config: OnPolicyConfig,
-    grid_config: GridConfig,
-) -> tuple[Scales, Window, Sample, Record]:
-    """`steps_per_epoch` steps from a fresh start; an episode cut by the end of the epoch before is forgotten."""
-    reset_key, key = jax.random.split(key)
-    env, obs = grid.reset(reset_key, layout, grid_config)
-    obs_scale, seen = _maybe(config.normalize_obs, scales.obs, obs)
-    nothing = jnp.zeros(len(layout.costs))
-    start = Walker(env, seen, jnp.zeros(()), nothing, scales._replace(obs=obs_scale), window)
+def begin(walk: Walk, obs: Array, config: OnPolicyConfig) -> Walk:
+    """An epoch begins with a fresh episode; one that was cut by the end of the epoch before is forgotten."""
+    obs_scale, seen = _maybe(config.normalize_obs, walk.scales.obs, obs)
+    return walk._replace(scales=walk.scales._replace(obs=obs_scale), obs=seen)
 
-    def advance(w: Walker, key: Array) -> tuple[Walker, tuple[Sample, Record]]:
-        action_key, env_key = jax.random.split(key)
-        log_probs = jax.nn.log_softmax(actor(w.seen))
-        action = jax.random.categorical(action_key, log_probs)
-        env, out = grid.step(env_key, w.env, action, layout, grid_config)
-        done = out.terminated | out.truncated
-        obs_scale, seen = _maybe(config.normalize_obs, w.scales.obs, out.obs)
-        # Where an episode ends, its last observation is one sample more.
-        with_last, last = _maybe(config.normalize_obs, obs_scale, out.next_obs)
-        obs_scale = jax.tree.map(lambda new, old: jnp.where(done, new, old), with_last, obs_scale)
-        reward_scale, reward = _maybe(config.normalize_reward, w.scales.reward, out.reward)
-        cost_scale, cost = _maybe(config.normalize_cost, w.scales.cost, config.cost_scale * out.cost)
-        ret, total = w.ret + out.reward, w.cost + out.cost
-        record = Record(done, out.terminated, w.env.time + 1, ret, total, out.next_obs)
-        next_obs = jnp.where(done, last, seen)
-        sample = Sample(w.seen, action, log_probs[action], reward, cost, next_obs, out.terminated, done)
-        window = remember_cost(w.window, config.cost_scale * total, done)
-        ret, total = jnp.where(done, 0.0, ret), jnp.where(done, 0.0, total)
-        return Walker(env, seen, ret, total, Scales(obs_scale, reward_scale, cost_scale), window), (sample, record)
 
-    end, (samples, records) = jax.lax.scan(advance, start, jax.random.split(key, config.steps_per_epoch))
-    return end.scales, end.window, samples, records
+def observe(walk: Walk, action: Array, log_prob: Array, seen: Seen, config: OnPolicyConfig) -> tuple[Walk, Sample]:
+    """The statistics after a step, and the step as the learner sees it."""
+    obs_scale, obs = _maybe(config.normalize_obs, walk.scales.obs, seen.start)
+    # Where an episode ends, its last observation is one sample more.
+    with_last, last = _maybe(config.normalize_obs, obs_scale, seen.next_obs)
+    obs_scale = jax.tree.map(lambda new, old: jnp.where(seen.done, new, old), with_last, obs_scale)
+    reward_scale, reward = _maybe(config.normalize_reward, walk.scales.reward, seen.reward)
+    cost_scale, cost = _maybe(config.normalize_cost, walk.scales.cost, config.cost_scale * seen.cost)
+    next_obs = jnp.where(seen.done, last, obs)
+    sample = Sample(walk.obs, action, log_prob, reward, cost, next_obs, seen.terminated, seen.done)
+    window = remember_cost(walk.window, config.cost_scale * seen.total, seen.done)
+    return Walk(Scales(obs_scale, reward_scale, cost_scale), window, obs), sample
 
 
 def make_batch(samples: Sample, reward_critic: Mlp, cost_critics: Mlp, config: OnPolicyConfig) -> Batch:

@@ -43,6 +43,8 @@ class SafeDsrPlusConfig:
     """Weight of the squared error of the reward to come."""
     beta_c: float = 0.0025
     """Weight of the squared error of the cost to come; about λ²."""
+    points: int = 256
+    """Points that states are grouped by, where the environment has no groups of its own (the grid has its cells)."""
     octaves: int = 6
     """Wavelengths of the position that M and φ see as waves: 2, 4, 8 … cells; 0 for the position alone."""
     trunk: int = 128
@@ -69,7 +71,7 @@ class SafeDsrPlusConfig:
             require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "give a share between 0 and 1")
         for name in ("beta_m", "beta_r", "beta_c", "octaves"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "give a value of at least 0")
-        for name in ("kept", "trunk", "head"):
+        for name in ("kept", "points", "trunk", "head"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "give at least 1")
         most = self.batch_size
         require(1 <= self.phi_batch <= most, "phi_batch", self.phi_batch, f"give 1 to {most}, the size of a batch")

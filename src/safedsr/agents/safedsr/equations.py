@@ -14,7 +14,6 @@ from jax import Array
 
 from safedsr.agents.safedsr.config import SafeDsrConfig
 from safedsr.core.nets import Mlp, dense, inverse_length, mean_square, pair, unit
-from safedsr.envs.grid.physics import NUM_ACTIONS
 from safedsr.types import Transition, Values
 
 
@@ -57,7 +56,12 @@ class DsrPolicy(NamedTuple):
 
 def features(phi: Mlp, obs: Array, action: Array) -> Array:
     """φ(s, a), of length 1."""
-    return unit(phi(pair(obs, action)))
+    return unit(phi(pair(obs, action, actions_of(phi, obs))))
+
+
+def actions_of(phi: Mlp, obs: Array) -> int:
+    """How many actions φ tells apart: its inputs beside the observation."""
+    return phi.layers[0].weight.shape[1] - len(obs)
 
 
 def all_features(phi: Mlp, obs: Array) -> Array:
@@ -110,15 +114,16 @@ def both_features(phi: Mlp, t: Transition) -> Array:
     return jnp.append(features(phi, t.obs, t.action), next_features(phi, t.next_obs))
 
 
-def split_features(both: Array, d: int) -> tuple[Array, Array]:
+def split_features(both: Array, d: int, actions: int) -> tuple[Array, Array]:
     """φ(s, a) [n, d] and the next features [n, A, k] of what `both_features` made of n transitions."""
-    return both[:, :d], both[:, d:].reshape(len(both), NUM_ACTIONS, -1)
+    return both[:, :d], both[:, d:].reshape(len(both), actions, -1)
 
 
 def feature_loss(encoder: Encoder, weights: Weights, t: Transition, config: SafeDsrConfig) -> Array:
     """Eq. (14): what φ, g, w_r and w_c learn."""
     phi = features(encoder.phi, t.obs, t.action)
-    rebuilt = mean_square(pair(t.obs, t.action) - encoder.decoder(phi))
+    inputs = pair(t.obs, t.action, actions_of(encoder.phi, t.obs))
+    rebuilt = mean_square(inputs - encoder.decoder(phi))
     return weights_loss(weights, phi, t, config) + config.beta_g * rebuilt
 
 

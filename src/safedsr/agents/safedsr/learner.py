@@ -1,6 +1,5 @@
 """SafeDSR (Alg. 2): what is learnt, and how."""
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,8 +14,7 @@ from safedsr.agents.safedsr.equations import (
     Encoder,
     Phi,
     Weights,
-    all_features,
-    both_features,
+    actions_of,
     feature_loss,
     features,
     fold,
@@ -26,18 +24,14 @@ from safedsr.agents.safedsr.equations import (
     split_features,
     successor_loss,
     successor_target,
-    values,
     weights_loss,
 )
-from safedsr.agents.safedsr.pretrain import pretrain
-from safedsr.agents.value_based.loop import Learner, Memory, make_trainer, remembered
+from safedsr.agents.value_based.trainer import Memory
 from safedsr.core import replay
 from safedsr.core.nets import Mlp, descend, mean_square, slopes, weight_matrix
 from safedsr.core.replay import Biased
-from safedsr.envs.grid.config import GridConfig
-from safedsr.envs.grid.layout import Layout
-from safedsr.envs.grid.physics import NUM_ACTIONS
-from safedsr.types import PyTree, Trainer, Transition
+from safedsr.envs.environment import Spec
+from safedsr.types import PyTree, Transition
 
 
 class DsrState(NamedTuple):
@@ -67,11 +61,11 @@ def _adam(config: SafeDsrConfig) -> Any:  # optax does not know modules as param
     return optax.adam(config.learning_rate)
 
 
-def init(key: Array, num_costs: int, config: SafeDsrConfig) -> DsrState:
+def init(key: Array, spec: Spec, num_costs: int, config: SafeDsrConfig) -> DsrState:
     """Everything with random weights, targets equal to what they follow."""
     adam = _adam(config)
     phi_key, decoder_key, successor_key, r_key, c_key = jax.random.split(key, 5)
-    d, inputs = config.features, 2 + NUM_ACTIONS
+    d, inputs = config.features, spec.observations + spec.actions
     encoder = Encoder(
         Phi((inputs, *config.phi_hidden, d), key=phi_key),
         Mlp((d, *config.decoder_hidden, inputs), key=decoder_key),
@@ -130,20 +124,21 @@ def learn_successor(s: DsrState, batch: Batch, lam: Array, config: SafeDsrConfig
     return _step_successor(s, slope, config), value
 
 
-def learn_known(
-    s: DsrState, known: Array, places: Array, t: Transition, lam: Array, config: SafeDsrConfig
+def learn_cached(
+    s: DsrState, cached: Array, places: Array, t: Transition, lam: Array, config: SafeDsrConfig
 ) -> tuple[DsrState, Array]:
-    """`learn_successor` on transitions whose features are known, [rows, d + A·k], and lie at these places [n].
+    """`learn_successor` on transitions whose features are cached, [rows, d + A·k], and lie at these places [n].
 
     φ is frozen: the target's is the current one.
     """
+    actions = actions_of(s.encoder.phi, t.obs[0])
     if not fused.suits(config):
-        phi, next_phi = split_features(known[places], config.features)
+        phi, next_phi = split_features(cached[places], config.features, actions)
         return learn_successor(s, Batch(t, phi, next_phi, phi, next_phi), lam, config)
     aim = s.weights.direction(lam) @ s.successor.layers[-1].weight
     discount = config.gamma * goes_on(t.terminated, config)
-    known = known.reshape(len(known), 1 + NUM_ACTIONS, config.features)  # wherever the kernel runs k is d
-    inputs, error = fused.errors(s.successor, s.target_successor, aim, known, places, discount)
+    cached = cached.reshape(len(cached), 1 + actions, config.features)  # wherever the kernel runs k is d
+    inputs, error = fused.errors(s.successor, s.target_successor, aim, cached, places, discount)
     return _step_successor(s, slopes(s.successor, inputs, 2 * error / error.size), config), mean_square(error)
 
 
@@ -168,7 +163,7 @@ def learn(
 
 def _updates(s: DsrState, memory: Memory, biased: Biased, plain: Array, lam: Array, config: SafeDsrConfig):
     """While φ learns: only the target's features stay constant meanwhile, and are made at once."""
-    transitions = replay.unpack(memory.ring[plain])
+    transitions = memory.codec.unpack(memory.ring[plain])
     target = jax.vmap(batch_features, (None, 0))(s.target_phi, transitions)
 
     def update(s: DsrState, xs) -> tuple[DsrState, tuple[Array, Array]]:
@@ -177,24 +172,24 @@ def _updates(s: DsrState, memory: Memory, biased: Biased, plain: Array, lam: Arr
         s, value = learn_successor(s, Batch(plain, *batch_features(s.encoder.phi, plain), *target), lam, config)
         return s, (feature_value, value)
 
-    return jax.lax.scan(update, s, (replay.unpack(biased.rows(memory.ring)), transitions, target))
+    return jax.lax.scan(update, s, (memory.codec.unpack(biased.rows(memory.ring)), transitions, target))
 
 
 def _frozen_updates(s: DsrState, memory: Memory, biased: Biased, plain: Array, lam: Array, config: SafeDsrConfig):
-    """Once φ is frozen its features are known, the target's too: it was copied when φ was frozen."""
-    assert memory.known is not None
-    known = memory.known
-    rare = replay.unpack(biased.rare)
+    """Once φ is frozen its features are cached, the target's too: it was copied when φ was frozen."""
+    assert memory.cache is not None
+    cached = memory.cache
+    rare = memory.codec.unpack(biased.rare)
     rare_phi = jax.vmap(jax.vmap(features, (None, 0, 0)), (None, 0, 0))(s.encoder.phi, rare.obs, rare.action)
 
     def update(s: DsrState, xs) -> tuple[DsrState, tuple[Array, Array]]:
         labelled, phi, chosen, transitions = xs
         s, feature_value = learn_weights(s, labelled, phi, config)
-        s, value = learn_known(s, known, chosen, transitions, lam, config)
+        s, value = learn_cached(s, cached, chosen, transitions, lam, config)
         return s, (feature_value, value)
 
-    labelled, transitions = replay.unpack(biased.rows(memory.ring)), replay.unpack(memory.ring[plain])
-    phi = jnp.concatenate([known[biased.places, : config.features], rare_phi], 1)
+    labelled, transitions = memory.codec.unpack(biased.rows(memory.ring)), memory.codec.unpack(memory.ring[plain])
+    phi = jnp.concatenate([cached[biased.places, : config.features], rare_phi], 1)
     return jax.lax.scan(update, s, (labelled, phi, plain, transitions))
 
 
@@ -203,38 +198,13 @@ def batch_features(phi: Mlp, t: Transition) -> tuple[Array, Array]:
     return jax.vmap(features, (None, 0, 0))(phi, t.obs, t.action), jax.vmap(next_features, (None, 0))(phi, t.next_obs)
 
 
-def recall(s: DsrState, row: Array) -> Array:
-    """What stays true of a row once φ is frozen: φ(s, a) and φ(s′, ·) [d + A·k]."""
-    return both_features(s.encoder.phi, replay.unpack(row))
-
-
-def bins_of(rows: Array, layout: Layout, config: SafeDsrConfig, grid_config: GridConfig) -> Array:
-    """The bin [1 + J, n] that each row's reward and costs fall into, of those there can be."""
-    usual = grid_config.step_reward
-    rewards = (usual, usual + grid_config.goal_reward)
-    low = jnp.array([min(rewards)] + [0.0] * len(layout.costs))
-    dearest = jnp.max(jnp.asarray(layout.costs), (1, 2))
-    return replay.value_bins(rows, low, jnp.concatenate([jnp.array([max(rewards)]), dearest]), config.value_bins)
-
-
-def make_safedsr(config: SafeDsrConfig, grid_config: GridConfig) -> Trainer:
-    """The trainer of Alg. 2."""
-    learner = Learner(
-        init=lambda key, layout: init(key, len(layout.costs), config),
-        scores=lambda s, obs, lam: scores(s.successor, s.weights, all_features(s.encoder.phi, obs), lam),
-        learn=partial(learn, config=config),
-        recall={"frozen": recall},
-        sync=lambda s: s._replace(target_phi=s.encoder.phi, target_successor=s.successor),
-        policy=lambda s: DsrPolicy(s.encoder.phi, s.successor, s.weights),
-        values=values,
-        phases=(("collect", config.train_start), ("features", config.freeze), ("frozen", None)),
-        losses=("feature_loss", "successor_loss"),
-        reservoir=lambda layout: replay.init_reservoir(len(layout.costs), config.value_bins, config.reservoir_size),
-        bins=partial(bins_of, config=config, grid_config=grid_config),
-        memory=remembered,
-        restart=config.terminal == "restart",
-        prepare=partial(pretrain, partial(learn_features, config=config), config, grid_config)
-        if config.pretrain
-        else None,
+def go_on(policy: DsrPolicy, key: Array, spec: Spec, config: SafeDsrConfig) -> DsrState:
+    """A learner that goes on from a policy; what a policy lacks (g, the optimisers' moments) starts anew."""
+    fresh = init(key, spec, len(policy.weights.w_c), config)
+    return fresh._replace(
+        encoder=fresh.encoder._replace(phi=policy.phi),
+        weights=policy.weights,
+        successor=policy.successor,
+        target_phi=policy.phi,
+        target_successor=policy.successor,
     )
-    return make_trainer(learner, config, grid_config)

@@ -18,3 +18,8 @@ def check_value_based(config: Any) -> None:
     start = config.train_start
     require(start >= sync, "train_start", start, f"collect at least {sync} steps before the first update")
     require(start % sync == 0, "train_start", start, f"give a multiple of sync_every ({sync})")
+
+
+def settled(config: Any) -> int:
+    """An environment step at which λ is tuned, ε has reached its end and the ring is full."""
+    return max(config.multiplier.penalty_start, config.epsilon.epsilon_to, config.buffer_size)

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from safedsr.validation import check_fields, require
 
+DEFAULT_BUDGET = "5"  # of every cost, the paper's
+
 
 @dataclass(frozen=True)
 class GridConfig:

@@ -1,7 +1,7 @@
 """The grid as a `gymnasium.Env`, and with the 6-tuple of Safety-Gymnasium.
 
 The environment holds one key; every reset and every step splits it once and uses the second half. The same key and
-actions therefore give the same trajectory here and through `safedsr.grid`.
+actions therefore give the same trajectory here and through `safedsr.envs.grid.physics`.
 """
 
 from functools import partial
@@ -12,7 +12,7 @@ import gymnasium
 import jax
 import numpy as np
 
-from safedsr.envs.grid import physics as grid
+from safedsr.envs.grid import physics
 from safedsr.envs.grid.catalog import Costs, load_scene, with_costs
 from safedsr.envs.grid.config import GridConfig
 from safedsr.envs.grid.layout import Layout, Scene
@@ -24,16 +24,16 @@ _FREE, _WALL, _COST, _START, _GOAL, _AGENT = np.array(
 )
 
 
-@partial(jax.jit, static_argnames="config")
-def _reset(key, layout: Layout, config: GridConfig):
+@jax.jit
+def _reset(key, layout: Layout):
     key, reset_key = jax.random.split(key)
-    return key, *grid.reset(reset_key, layout, config)
+    return key, *physics.reset(reset_key, layout)
 
 
 @partial(jax.jit, static_argnames="config")
-def _move(key, state: grid.GridState, action, layout: Layout, config: GridConfig):
+def _step(key, state: physics.GridState, action, layout: Layout, config: GridConfig):
     key, step_key = jax.random.split(key)
-    return key, *grid.move(step_key, state, action, layout, config)
+    return key, *physics.step(step_key, state, action, layout, config)
 
 
 class GridEnv(gymnasium.Env[np.ndarray, np.int64]):
@@ -54,12 +54,12 @@ class GridEnv(gymnasium.Env[np.ndarray, np.int64]):
         self.scene = scene if costs is None else with_costs(scene, costs)
         self.config = config or GridConfig()
         self.render_mode = render_mode
-        self.action_space = gymnasium.spaces.Discrete(grid.NUM_ACTIONS)
+        self.action_space = gymnasium.spaces.Discrete(physics.NUM_ACTIONS)
         height, width = self.scene.layout.walls.shape
         corner = np.array([width, height], np.float32) / self.scene.layout.scale
         self.observation_space = gymnasium.spaces.Box(np.zeros(2, np.float32), corner, dtype=np.float32)
         self._key: jax.Array | None = None
-        self._state: grid.GridState | None = None
+        self._state: physics.GridState | None = None
 
     def set_costs(self, costs: Costs) -> None:
         """Change the costs, also in the middle of an episode; nothing recompiles."""
@@ -77,7 +77,7 @@ class GridEnv(gymnasium.Env[np.ndarray, np.int64]):
             self._key = jax.random.key(seed % 2**32)
         elif self._key is None:
             self._key = jax.random.key(int(self.np_random.integers(2**31)))
-        self._key, self._state, obs = _reset(self._key, self.scene.layout, self.config)
+        self._key, self._state, obs = _reset(self._key, self.scene.layout)
         return np.asarray(obs), self._info(np.zeros(len(self.scene.layout.costs)), False)
 
     def step(self, action: np.int64 | int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -85,9 +85,9 @@ class GridEnv(gymnasium.Env[np.ndarray, np.int64]):
             raise UserError("step before reset; call reset first")
         if not self.action_space.contains(action):
             raise UserError(f"action is {action!r}; possible: 0 up, 1 down, 2 left, 3 right")
-        self._key, self._state, result = _move(self._key, self._state, action, self.scene.layout, self.config)
-        obs, reward, cost, terminated, truncated, _ = jax.device_get(result)
-        return obs, float(reward), bool(terminated), bool(truncated), self._info(cost, bool(terminated))
+        self._key, self._state, result = _step(self._key, self._state, action, self.scene.layout, self.config)
+        obs, reward, cost, terminated, truncated, success = jax.device_get(result)
+        return obs, float(reward), bool(terminated), bool(truncated), self._info(cost, bool(success))
 
     def _info(self, cost: np.ndarray, goal: bool) -> dict[str, Any]:
         return {"cost": float(cost.sum()), "costs": np.asarray(cost, np.float32), "goal": goal}

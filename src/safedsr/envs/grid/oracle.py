@@ -4,7 +4,7 @@ It is the reference for agents that keep to the same ε schedule; not a proven b
 own exploration can pass it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -14,12 +14,13 @@ import numpy as np
 from jax import Array
 
 from safedsr.core.config import EpsilonSchedule
-from safedsr.core.schedule import anneal
-from safedsr.envs.grid import physics as grid
+from safedsr.core.exploration import anneal, epsilon_greedy
+from safedsr.envs import episode
+from safedsr.envs.grid import physics
 from safedsr.envs.grid.config import GridConfig, OracleConfig
+from safedsr.envs.grid.environment import make_grid
 from safedsr.envs.grid.layout import Layout
 from safedsr.envs.grid.paths import episode_paths
-from safedsr.types import PyTree
 
 LAMBDAS = (0.0, 0.003, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
 TIE = 1e-4  # values this close count as equal
@@ -101,16 +102,16 @@ def plan(
     weights = jnp.asarray(weights / weights.sum(), jnp.float32)
 
     def outcome(pos: Array, action: Array, length: Array) -> tuple[Array, Array, Array]:
-        there = grid.land(pos, action, length, layout)
-        goal = grid.at_goal(there, layout)
-        cost = grid.lookup(layout.costs, there)
-        reward = (grid_config.step_reward + grid_config.goal_reward * goal) * (rewards is None) - lam @ cost
-        column, row = grid.cell_of(there * n)
+        there = physics.land(pos, action, length, layout)
+        goal = physics.at_goal(there, layout)
+        cost = physics.lookup(layout.costs, there)
+        reward = physics.reward(goal, grid_config) * (rewards is None) - lam @ cost
+        column, row = physics.cell_of(there * n)
         return row * (width * n) + column, reward, config.gamma * ~goal
 
     by_length = jax.vmap(outcome, (None, None, 0))
     by_action = jax.vmap(by_length, (None, 0, None))
-    index, reward, discount = jax.vmap(by_action, (0, None, None))(centres, jnp.arange(grid.NUM_ACTIONS), lengths)
+    index, reward, discount = jax.vmap(by_action, (0, None, None))(centres, jnp.arange(physics.NUM_ACTIONS), lengths)
 
     def action_values(values: Array) -> Array:
         return (reward + discount * values[index]) @ weights + (0.0 if rewards is None else rewards)  # [cells, actions]
@@ -130,7 +131,7 @@ def plan(
     q = action_values(values)
     # Many ways round a corner are equally short: among equals the last action wins, sideways before up and down.
     best = q >= q.max(1, keepdims=True) - TIE
-    actions = grid.NUM_ACTIONS - 1 - best[:, ::-1].argmax(1)
+    actions = physics.NUM_ACTIONS - 1 - best[:, ::-1].argmax(1)
     return Plan(values.reshape(shape), actions.reshape(shape))
 
 
@@ -141,20 +142,20 @@ def _centres(layout: Layout, subcells: int) -> Array:
     return (jnp.stack([columns, rows], -1).reshape(-1, 2) + 0.5) / subcells
 
 
-def expected_rewards(phi: PyTree, w_r: Array, layout: Layout, subcells: int) -> Array:
-    """φ(s, a)·w_r of every action at the centre of every sub-cell, [sub-cells, A]."""
+def expected_rewards(features: Callable[[Array, Array], Array], w_r: Array, layout: Layout, subcells: int) -> Array:
+    """φ(s, a)·w_r of every action at the centre of every sub-cell, [sub-cells, A]; `features` gives φ(s, a)."""
 
     def one(pos: Array, action: Array) -> Array:
-        return phi.features(pos / layout.scale, action) @ w_r
+        return features(pos / layout.scale, action) @ w_r
 
     by_action = jax.vmap(one, (None, 0))
     places = _centres(layout, subcells)
-    return jax.lax.map(lambda pos: by_action(pos, jnp.arange(grid.NUM_ACTIONS)), places, batch_size=1000)
+    return jax.lax.map(lambda pos: by_action(pos, jnp.arange(physics.NUM_ACTIONS)), places, batch_size=1000)
 
 
 def planned(actions: Array, pos: Array, subcells: int) -> Array:
     """The planned action at a position."""
-    return grid.lookup(actions, pos * subcells)
+    return physics.lookup(actions, pos * subcells)
 
 
 class _Count(NamedTuple):
@@ -182,33 +183,32 @@ def _walk(
     Each walk is a whole run of `steps` steps; gives the averages [policies, levels] over `walks` of them.
     """
     num_costs = len(layout.costs)
+    environment = make_grid(grid_config, num_costs)
     settled = min(schedule.epsilon_to, config.steps // 2)  # a walk shorter than the schedule counts its second half
 
     def advance(key, carry, time, table, ends):
-        state, cost, total, late = carry
+        before, total, late = carry
         luck_key, step_key = jax.random.split(jax.random.fold_in(key, time))
         epsilon = anneal(time, ends[0], ends[1], schedule.epsilon_from, schedule.epsilon_to)
-        best = planned(table, state.pos, config.subcells)
-        action = grid.epsilon_greedy(jax.random.uniform(luck_key, (2,)), best, epsilon)
-        length = state.time + 1
-        state, result = grid.step(step_key, state, action, layout, grid_config)
-        cost = cost + result.cost
-        done = result.terminated | result.truncated
+        best = planned(table, before.state.pos, config.subcells)
+        action = epsilon_greedy(jax.random.uniform(luck_key, (2,)), best, epsilon, physics.NUM_ACTIONS)
+        after, moment = episode.step_or_restart(environment, step_key, before, action, layout)
+        reached, done = moment.step.success, moment.done
         ended = _Count(
-            goals=result.terminated,
-            safe_goals=result.terminated & (cost <= budgets).all(),
+            goals=reached,
+            safe_goals=reached & (moment.cost <= budgets).all(),
             episodes=done,
-            length=done * length,
-            cost=done * cost,
+            length=done * moment.time,
+            cost=done * moment.cost,
         )
         at_last = time >= settled
         total = jax.tree.map(jnp.add, total, ended)
         late = jax.tree.map(lambda sum_, x: sum_ + at_last * x, late, ended)
-        return state, jnp.where(done, 0.0, cost), total, late
+        return after, total, late
 
     def one(key, table, ends):
         zero = _Count(*[jnp.zeros(())] * 4, cost=jnp.zeros(num_costs))
-        start = (grid.reset(key, layout, grid_config)[0], jnp.zeros(num_costs), zero, zero)
+        start = (episode.start(environment, key, layout), zero, zero)
         carry, _ = jax.lax.scan(lambda c, t: (advance(key, c, t, table, ends), None), start, jnp.arange(config.steps))
         return carry[-2:]
 

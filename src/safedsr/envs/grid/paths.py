@@ -7,13 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from safedsr.envs.grid import physics as grid
+from safedsr.core.exploration import epsilon_greedy
+from safedsr.envs.grid import physics
 from safedsr.envs.grid.config import GridConfig
 from safedsr.envs.grid.layout import Layout
 
 
 def episode_paths(
-    best: Callable[[grid.GridState], Array],
+    best: Callable[[physics.GridState], Array],
     layout: Layout,
     epsilons: Sequence[float],
     config: GridConfig,
@@ -22,13 +23,13 @@ def episode_paths(
     """The positions [steps + 1, 2] of one episode for each ε; `best` is the greedy action in a state."""
 
     def one(key: Array, epsilon: Array):
-        def advance(state: grid.GridState, key: Array):
+        def advance(state: physics.GridState, key: Array):
             luck_key, step_key = jax.random.split(key)
-            action = grid.epsilon_greedy(jax.random.uniform(luck_key, (2,)), best(state), epsilon)
-            state, out = grid.move(step_key, state, action, layout, config)
+            action = epsilon_greedy(jax.random.uniform(luck_key, (2,)), best(state), epsilon, physics.NUM_ACTIONS)
+            state, out = physics.step(step_key, state, action, layout, config)
             return state, (state.pos, out.terminated)
 
-        start, _ = grid.reset(key, layout, config)
+        start, _ = physics.reset(key, layout)
         _, (path, reached) = jax.lax.scan(advance, start, jax.random.split(key, config.time_limit))
         return start.pos, path, reached
 

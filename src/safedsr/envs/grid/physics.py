@@ -8,11 +8,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
+from safedsr.envs.environment import Step
 from safedsr.envs.grid.config import GridConfig
 from safedsr.envs.grid.layout import Layout
-from safedsr.types import Step
 
 ACTIONS = ("up", "down", "left", "right")
 NUM_ACTIONS = len(ACTIONS)
@@ -26,9 +25,8 @@ class GridState(NamedTuple):
     time: Array  # [] int32, steps of this episode
 
 
-def reset(key: Array, layout: Layout, config: GridConfig) -> tuple[GridState, Array]:
+def reset(key: Array, layout: Layout) -> tuple[GridState, Array]:
     """A new episode at the centre of a start cell, chosen uniformly; gives the state and its observation."""
-    del config  # every face of the grid takes the same arguments
     starts = jnp.asarray(layout.starts)
     if len(starts) == 1:  # nothing to draw, and drawing costs more than a step
         start = starts[0]
@@ -85,31 +83,20 @@ def land(pos: Array, action: Array, length: Array, layout: Layout) -> Array:
     return jnp.where(blocked(there, layout), pos, there)
 
 
-def epsilon_greedy(luck: Array, best: Array, epsilon: ArrayLike) -> Array:
-    """The best action, or with probability ε any; `luck` is two uniform numbers."""
-    explore, which = luck
-    return jnp.where(explore < epsilon, (which * NUM_ACTIONS).astype(jnp.int32), best)
-
-
-def move(key: Array, state: GridState, action: Array, layout: Layout, config: GridConfig) -> tuple[GridState, Step]:
-    """One step without reset: the state after it is the one that may have ended the episode."""
+def step(key: Array, state: GridState, action: Array, layout: Layout, config: GridConfig) -> tuple[GridState, Step]:
+    """One step; the state after it may have ended the episode."""
     after = GridState(land(state.pos, action, step_length(key, config), layout), state.time + 1)
-    terminated = at_goal(after.pos, layout)
-    obs = observe(after, layout)
+    reached = at_goal(after.pos, layout)
     return after, Step(
-        obs=obs,
-        reward=config.step_reward + config.goal_reward * terminated,
+        obs=observe(after, layout),
+        reward=reward(reached, config),
         cost=lookup(layout.costs, after.pos),
-        terminated=terminated,
-        truncated=~terminated & (after.time >= config.time_limit),
-        next_obs=obs,
+        terminated=reached,
+        truncated=~reached & (after.time >= config.time_limit),
+        success=reached,
     )
 
 
-def step(key: Array, state: GridState, action: Array, layout: Layout, config: GridConfig) -> tuple[GridState, Step]:
-    """One step; an ended episode starts anew and `next_obs` keeps where it ended."""
-    after, result = move(key, state, action, layout, config)
-    fresh, fresh_obs = reset(jax.random.fold_in(key, 1), layout, config)
-    done = result.terminated | result.truncated
-    state = jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, after)
-    return state, result._replace(obs=jnp.where(done, fresh_obs, result.obs))
+def reward(reached: Array, config: GridConfig) -> Array:
+    """The reward of a step that reached the goal, or did not."""
+    return config.step_reward + config.goal_reward * reached

@@ -8,12 +8,10 @@ import optax
 from jax import Array
 
 from safedsr.agents.safedqn.config import SafeDqnConfig
-from safedsr.agents.value_based.loop import Learner, Memory, make_trainer
+from safedsr.agents.value_based.trainer import Learner, Memory, make_trainer
 from safedsr.core import replay
 from safedsr.core.nets import Mlp, descend
-from safedsr.envs.grid.config import GridConfig
-from safedsr.envs.grid.layout import Layout
-from safedsr.envs.grid.physics import NUM_ACTIONS
+from safedsr.envs.environment import Environment
 from safedsr.types import PyTree, Trainer, Transition, Values
 
 
@@ -32,13 +30,14 @@ def q_loss(q: Mlp, target: Mlp, t: Transition, lam: Array, config: SafeDqnConfig
     return (goal - q(t.obs)[t.action]) ** 2
 
 
-def make_safedqn(config: SafeDqnConfig, grid_config: GridConfig) -> Trainer:
+def make_safedqn(config: SafeDqnConfig, environment: Environment) -> Trainer:
     """The trainer of Alg. 1."""
+    spec = environment.spec
     adam: Any = optax.adam(config.learning_rate)  # optax does not know modules as parameters
 
-    def init(key: Array, layout: Layout) -> DqnState:
-        del layout  # λ folds any number of costs into one reward
-        q = Mlp((2, *config.hidden, NUM_ACTIONS), key=key)
+    def init(key: Array, params: PyTree) -> DqnState:
+        del params  # λ folds any number of costs into one reward
+        q = Mlp((spec.observations, *config.hidden, spec.actions), key=key)
         return DqnState(q, q, adam.init(q))
 
     def learn(s: DqnState, memory: Memory, lam: Array, key: Array, phase: str) -> tuple[DqnState, dict[str, Array]]:
@@ -49,7 +48,7 @@ def make_safedqn(config: SafeDqnConfig, grid_config: GridConfig) -> Trainer:
 
         def update(carry: tuple[Mlp, PyTree], rows: Array) -> tuple[tuple[Mlp, PyTree], Array]:
             q, optimizer = carry
-            loss, slope = jax.value_and_grad(batch_loss)(q, replay.unpack(rows))
+            loss, slope = jax.value_and_grad(batch_loss)(q, memory.codec.unpack(rows))
             return descend(adam, slope, q, optimizer), loss
 
         rows = memory.ring[replay.choose(key, memory.filled, (config.update_steps, config.batch_size))]
@@ -70,4 +69,4 @@ def make_safedqn(config: SafeDqnConfig, grid_config: GridConfig) -> Trainer:
         phases=(("collect", config.train_start), ("learn", None)),
         losses=("q_loss",),
     )
-    return make_trainer(learner, config, grid_config)
+    return make_trainer(learner, config, spec)

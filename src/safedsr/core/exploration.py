@@ -1,4 +1,4 @@
-"""Schedules over environment steps."""
+"""Exploration: ε over environment steps, and the ε-greedy choice."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -16,3 +16,9 @@ def anneal(step: ArrayLike, start: ArrayLike, end: ArrayLike, begin: int, finish
 def epsilon_at(step: ArrayLike, schedule: EpsilonSchedule) -> Array:
     """ε at an environment step (Tables 1 and 2, ε-annealing)."""
     return anneal(step, schedule.epsilon_start, schedule.epsilon_end, schedule.epsilon_from, schedule.epsilon_to)
+
+
+def epsilon_greedy(luck: Array, best: Array, epsilon: ArrayLike, actions: int) -> Array:
+    """The best action, or with probability ε any of them; `luck` is two uniform numbers."""
+    explore, which = luck
+    return jnp.where(explore < epsilon, (which * actions).astype(jnp.int32), best)

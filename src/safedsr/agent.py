@@ -1,0 +1,75 @@
+"""A trained agent with everything that one can do with it: act, tell its values, adapt, certify, save."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from safedsr.adapt import certify as certificates
+from safedsr.adapt import front as fronts
+from safedsr.adapt import ladder, recursive
+from safedsr.adapt import refit as weights
+from safedsr.adapt.certify import Certificate
+from safedsr.adapt.costs import Costs, task_of
+from safedsr.adapt.front import Front
+from safedsr.adapt.ladder import Adapted
+from safedsr.engine.evaluate import Evaluation, evaluate
+from safedsr.envs.environment import Environment, Task
+from safedsr.runs.policy import TrainedPolicy, load_policies, load_policy
+from safedsr.validation import require
+
+
+class Agent(TrainedPolicy):
+    """One trained policy: `act` chooses, `values` tells why. Adapting gives another agent; this one stays."""
+
+    def refit(self, costs: Costs, rewards: bool = False, **settings: Any) -> "Agent":
+        """Cost weights for other costs (and reward weights, on request), in closed form."""
+        return weights.refit(self, costs, rewards, **settings)
+
+    def update(self, obs: Any, action: Any, cost: Any, forgetting: float = 0.999) -> "Agent":
+        """Cost weights that follow costs as they are met: of one step or of several."""
+        return recursive.update(self, obs, action, cost, forgetting)
+
+    def adapt(self, costs: Costs, level: str = "auto", budget: Any = None, **settings: Any) -> Adapted["Agent"]:
+        """Climb to a rung ("cost", "penalty", "memory", "full"), or until the certificate passes ("auto")."""
+        return ladder.adapt(self, costs, level, budget, **settings)
+
+    def certify(self, costs: Costs | None = None, budget: Any = None, **settings: Any) -> Certificate:
+        """What simulated episodes allow to say of this policy, with bounds."""
+        return certificates.certify(self, costs, budget, **settings)
+
+    def front(self, budgets: Sequence[float], costs: Costs | None = None, **settings: Any) -> Front:
+        """Reward against cost over λ, and the λ for each budget."""
+        return fronts.front(self, budgets, costs, **settings)
+
+
+def load(path: str | Path, seed: int | None = None, task: int = 0, environment: Environment | None = None) -> Agent:
+    """An agent from a run folder; without `seed`, the one with most safe goals in that task.
+
+    `environment` is needed for a run that was trained in an environment of your own.
+    """
+    return load_policy(Agent, path, seed, task, environment)
+
+
+def load_all(path: str | Path, environment: Environment | None = None) -> dict[tuple[int, int], Agent]:
+    """Every agent of a run folder by (task, seed); what one of them compiles serves all."""
+    return load_policies(Agent, path, environment)
+
+
+def evaluate_run(
+    path: str | Path,
+    costs: str | None = None,
+    budget: str | None = None,
+    episodes: int = 1000,
+    epsilon: float = 0.0,
+    seed: int | None = None,
+) -> list[tuple[Agent, Task, Evaluation]]:
+    """Every agent of a run folder, or those of one seed: the task it was evaluated on, and its numbers."""
+    agents = load_all(path)
+    seeds = {number for _, number in agents}
+    require(seed is None or seed in seeds, "seed", seed, f"the run has {', '.join(map(str, sorted(seeds)))}")
+    rows = []
+    for (_, number), agent in agents.items():
+        if seed in (None, number):
+            task = task_of(agent, costs, budget)
+            rows.append((agent, task, evaluate(agent, task, episodes, epsilon)))
+    return rows

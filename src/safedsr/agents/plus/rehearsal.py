@@ -1,0 +1,56 @@
+"""SafeDSR-plus learns M from remembered steps alone, for a small λ and at a rate that falls (adaptation, rung 3)."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from safedsr.agents.plus import learner as plus
+from safedsr.agents.plus.config import SafeDsrPlusConfig
+from safedsr.agents.plus.learner import Kit, PlusPolicy, PlusState
+from safedsr.types import Rehearsal, Transition
+
+ROUNDS = 4  # with a search for λ after each
+FAST, SLOW = 2.0, 0.2  # the learning rate at first and at last, in units of the training's
+SYNC = 250  # updates between copies into the target network
+
+
+def rehearse(policy: PlusPolicy, steps: Transition, costs: int, updates: int, seed: int, kit: Kit) -> Rehearsal:
+    """Rounds of updates for λ₀, whatever λ is now: a large one drowns small differences of reward in errors of cost."""
+
+    def learn(s: PlusState, lam: Array, key: Array) -> PlusState:
+        return learn_from(steps, s, lam, key, kit, -(-updates // ROUNDS), updates)[0]
+
+    return Rehearsal(
+        state=plus.go_on(policy, _optimizer(kit.config, updates), kit.config),
+        keys=jax.random.split(jax.random.key(seed), ROUNDS),
+        learn=learn,
+        policy=lambda s: policy._replace(successor=s.successor),
+        lam=jnp.full(costs, kit.config.multiplier.lam_start),
+    )
+
+
+@partial(jax.jit, static_argnames=("kit", "count", "updates"))
+def learn_from(
+    steps: Transition, s: PlusState, lam: Array, key: Array, kit: Kit, count: int, updates: int
+) -> tuple[PlusState, Array]:
+    """`count` of all `updates` on batches of remembered steps, and their mean loss."""
+    optimizer = _optimizer(kit.config, updates)
+
+    def update(s: PlusState, xs: tuple[Array, Array]) -> tuple[PlusState, Array]:
+        n, key = xs
+        chosen = jax.random.randint(key, (kit.config.batch_size,), 0, len(steps.action))
+        batch = jax.tree.map(lambda x: x[chosen], steps)
+        s, loss = plus.learn_successor(s, batch, lam, optimizer, kit)
+        target = jax.tree.map(lambda new, old: jnp.where(n % SYNC == SYNC - 1, new, old), s.successor, s.target)
+        return s._replace(target=target), loss
+
+    s, losses = jax.lax.scan(update, s, (jnp.arange(count), jax.random.split(key, count)))
+    return s, losses.mean()
+
+
+def _optimizer(config: SafeDsrPlusConfig, updates: int) -> optax.GradientTransformation:
+    rate = config.learning_rate
+    return optax.adam(optax.linear_schedule(FAST * rate, SLOW * rate, updates))

@@ -1,0 +1,53 @@
+"""SafeDSR-plus as a trainer: phases, memory, and what adaptation may ask of it."""
+
+from functools import partial
+
+import jax
+from jax import Array
+
+from safedsr.agents.plus import learner as plus
+from safedsr.agents.plus.config import SafeDsrPlusConfig
+from safedsr.agents.plus.groups import groups_of
+from safedsr.agents.plus.learner import Forecast, Kit, PlusPolicy
+from safedsr.agents.plus.rehearsal import rehearse
+from safedsr.agents.value_based.config import settled
+from safedsr.agents.value_based.trainer import Learner, codec_of, make_trainer, reservoir_rows
+from safedsr.core import replay
+from safedsr.core.replay import Reservoir
+from safedsr.envs.environment import Environment
+from safedsr.types import Adaptable, PyTree, Trainer
+
+
+def offer(key: Array, reservoir: Reservoir, rows: Array, params: PyTree, kit: Kit) -> Reservoir:
+    """The reservoir after these rows, each in the bin of the group in which it ended."""
+    ends = codec_of(kit.spec).unpack(rows).next_obs
+    entered = jax.vmap(kit.groups.index, (None, 0))(kit.groups.frame(params), ends)
+    return replay.store(key, reservoir, rows, entered[None])
+
+
+def make_plus(config: SafeDsrPlusConfig, environment: Environment) -> Trainer:
+    """The trainer of SafeDSR-plus."""
+    spec, groups = environment.spec, groups_of(environment, config)
+    kit, width = Kit(config, groups, spec), codec_of(spec).width
+    learner = Learner(
+        init=partial(plus.init, kit=kit),
+        scores=lambda s, obs, lam: plus.scores(s.successor, s.weights, s.successor.hidden(obs, s.frame, groups), lam),
+        learn=partial(plus.learn, kit=kit),
+        sync=lambda s: s._replace(target=s.successor),
+        policy=lambda s: PlusPolicy(Forecast(s.phi, s.frame), s.successor, s.weights),
+        values=partial(plus.values, groups=groups),
+        phases=(("collect", config.train_start), ("learn", None)),
+        losses=("phi_loss", "successor_loss"),
+        reservoir=lambda params: replay.init_reservoir(1, groups.count(params), config.kept, width),
+        offer=partial(offer, kit=kit),
+        memory=reservoir_rows,
+        crop=partial(plus.crop, groups=groups),
+        adaptable=Adaptable(
+            features=lambda policy, obs, action: plus.features(policy.phi, obs, action, groups),
+            learner=lambda policy, key: plus.go_on(policy, plus.adam(config), config),
+            rehearse=partial(rehearse, kit=kit),
+            settled=settled(config),
+            settings=config,
+        ),
+    )
+    return make_trainer(learner, config, spec)

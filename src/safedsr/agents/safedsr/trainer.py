@@ -1,0 +1,80 @@
+"""SafeDSR (Alg. 2) as a trainer: phases, memory, and what adaptation may ask of it."""
+
+from dataclasses import replace
+from functools import partial
+
+from jax import Array
+
+from safedsr.agents.safedsr.config import SafeDsrConfig
+from safedsr.agents.safedsr.equations import DsrPolicy, all_features, both_features, scores, values
+from safedsr.agents.safedsr.learner import DsrState, go_on, init, learn, learn_features
+from safedsr.agents.safedsr.pretrain import pretrain
+from safedsr.agents.safedsr.rehearsal import rehearse
+from safedsr.agents.value_based.config import settled
+from safedsr.agents.value_based.trainer import Learner, all_rows, codec_of, make_trainer
+from safedsr.core import replay
+from safedsr.core.replay import Codec, Reservoir
+from safedsr.envs.environment import Environment, need
+from safedsr.types import Adaptable, PyTree, Trainer
+
+
+def row_features(s: DsrState, row: Array, codec: Codec) -> Array:
+    """What stays true of a row once φ is frozen: φ(s, a) and φ(s′, ·) [d + A·k]."""
+    return both_features(s.encoder.phi, codec.unpack(row))
+
+
+def offer(
+    key: Array, reservoir: Reservoir, rows: Array, params: PyTree, environment: Environment, config: SafeDsrConfig
+) -> Reservoir:
+    """The reservoir after these rows, each in the bin of its reward and in that of each cost.
+
+    Where the environment does not say between which values they lie, the bins span what has been seen so far.
+    """
+    signals = replay.signals_of(codec_of(environment.spec).unpack(rows))
+    known = environment.signal_ranges(params)
+    if known is None:
+        assert reservoir.ranges is not None
+        reservoir = reservoir._replace(ranges=replay.widen(reservoir.ranges, signals))
+    low, high = known or reservoir.ranges  # type: ignore[misc]
+    return replay.store(key, reservoir, rows, replay.value_bins(signals, low, high, config.value_bins))
+
+
+def make_safedsr(config: SafeDsrConfig, environment: Environment) -> Trainer:
+    """The trainer of Alg. 2."""
+    spec = environment.spec
+    codec = codec_of(spec)
+
+    def reservoir(params: PyTree) -> Reservoir:
+        ranged = environment.signal_ranges(params) is None
+        return replay.init_reservoir(
+            1 + spec.costs, config.value_bins, config.reservoir_size, codec.width, ranged=ranged
+        )
+
+    prepare = None
+    if config.pretrain:
+        random_steps = need(environment.random_steps, environment, "pretraining takes steps that begin anywhere")
+        prepare = partial(pretrain, partial(learn_features, config=config), random_steps, config)
+    learner = Learner(
+        init=lambda key, params: init(key, spec, spec.costs, config),
+        scores=lambda s, obs, lam: scores(s.successor, s.weights, all_features(s.encoder.phi, obs), lam),
+        learn=partial(learn, config=config),
+        cache={"frozen": partial(row_features, codec=codec)},
+        sync=lambda s: s._replace(target_phi=s.encoder.phi, target_successor=s.successor),
+        policy=lambda s: DsrPolicy(s.encoder.phi, s.successor, s.weights),
+        values=values,
+        phases=(("collect", config.train_start), ("features", config.freeze), ("frozen", None)),
+        losses=("feature_loss", "successor_loss"),
+        reservoir=reservoir,
+        offer=partial(offer, environment=environment, config=config),
+        memory=all_rows,
+        restart=config.terminal == "restart",
+        prepare=prepare,
+        adaptable=Adaptable(
+            features=lambda policy, obs, action: policy.phi.features(obs, action),
+            learner=partial(go_on, spec=spec, config=config),
+            rehearse=partial(rehearse, spec=spec, config=config),
+            settled=max(config.freeze, settled(config)),
+            settings=replace(config, pretrain=0),  # φ is trained already
+        ),
+    )
+    return make_trainer(learner, config, spec)

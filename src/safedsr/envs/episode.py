@@ -1,0 +1,60 @@
+"""Episodes in any environment: time, return, cost, and a fresh start where one ends."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from safedsr.envs.environment import Environment, Step
+from safedsr.types import PyTree
+
+
+class Episode(NamedTuple):
+    """A running episode."""
+
+    state: PyTree  # the environment's
+    obs: Array  # [observations] where the agent acts next
+    time: Array  # [] int32, steps so far
+    ret: Array  # [] sum of rewards so far
+    cost: Array  # [J] sum of each cost so far: C_ep
+
+
+class Moment(NamedTuple):
+    """One step of an episode; the sums include it."""
+
+    step: Step
+    done: Array  # [] bool, terminated or truncated
+    time: Array  # [] int32
+    ret: Array  # []
+    cost: Array  # [J]
+
+
+def start(environment: Environment, key: Array, params: PyTree) -> Episode:
+    """A new episode."""
+    state, obs = environment.reset(key, params)
+    return Episode(state, obs, jnp.zeros((), jnp.int32), jnp.zeros(()), jnp.zeros(environment.spec.costs))
+
+
+def step(
+    environment: Environment, key: Array, episode: Episode, action: Array, params: PyTree
+) -> tuple[Episode, Moment]:
+    """One step without a reset: the episode after it may be over."""
+    state, out = environment.step(key, episode.state, action, params)
+    moment = Moment(
+        step=out,
+        done=out.terminated | out.truncated,
+        time=episode.time + 1,
+        ret=episode.ret + out.reward,
+        cost=episode.cost + out.cost,
+    )
+    return Episode(state, out.obs, moment.time, moment.ret, moment.cost), moment
+
+
+def step_or_restart(
+    environment: Environment, key: Array, episode: Episode, action: Array, params: PyTree
+) -> tuple[Episode, Moment]:
+    """One step; an episode that is over is followed by a new one. The moment is that of the old one."""
+    after, moment = step(environment, key, episode, action, params)
+    fresh = start(environment, jax.random.fold_in(key, 1), params)
+    return jax.tree.map(lambda new, old: jnp.where(moment.done, new, old), fresh, after), moment

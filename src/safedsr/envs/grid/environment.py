@@ -1,0 +1,164 @@
+"""The grid as an `Environment`: its spec, its hooks, and tasks made of maps."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import asdict
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from safedsr.envs.environment import Environment, Features, Spec, Task
+from safedsr.envs.grid import physics
+from safedsr.envs.grid.catalog import load_scene, with_costs
+from safedsr.envs.grid.config import DEFAULT_BUDGET, GridConfig
+from safedsr.envs.grid.layout import Layout, Scene, stack_layouts
+from safedsr.envs.grid.text import format_scene, parse_scene
+from safedsr.errors import UserError
+from safedsr.types import Transition
+from safedsr.validation import from_dict, parse_budgets
+
+NAME = "grid"
+
+
+@functools.cache  # one object for one kind of grid: compiled programs know it by its identity
+def make_grid(config: GridConfig, num_costs: int) -> Environment:
+    """The grid with these physics and that many costs; its parameters are a `Layout`."""
+    rewards = (config.step_reward, config.step_reward + config.goal_reward)
+    return Environment(
+        name=NAME,
+        spec=Spec(
+            observations=2,
+            actions=physics.NUM_ACTIONS,
+            costs=num_costs,
+            low=(0.0, 0.0),
+            high=(1.0, 1.0),
+            reward_range=(min(rewards), max(rewards)),
+            action_names=physics.ACTIONS,
+        ),
+        reset=physics.reset,
+        step=functools.partial(physics.step, config=config),
+        settings=MappingProxyType(asdict(config)),
+        stack=stack_layouts,
+        to_json=lambda task: {"map": format_scene(scene_of(task))},
+        from_json=lambda name, data: parse_scene(data["map"], name).layout,
+        ceilings=lambda layout: jnp.max(jnp.asarray(layout.costs), (1, 2)),
+        relabel=relabel,
+        features=CELLS,
+        position=physics.position,
+        random_steps=functools.partial(random_steps, config=config),
+    )
+
+
+def grid_from_settings(settings: dict[str, Any], num_costs: int) -> Environment:
+    """The grid that `Environment.settings` describes."""
+    return make_grid(from_dict(GridConfig, settings), num_costs)
+
+
+def grid_task(scene: Scene, budgets: Sequence[float]) -> Task:
+    """A map with its costs as a task."""
+    return Task(scene.name, scene.layout, scene.cost_names, tuple(budgets))
+
+
+def scene_of(task: Task) -> Scene:
+    """The map of a task."""
+    if not isinstance(task.params, Layout):
+        raise UserError(f"'{task.name}' is not a map of the grid; this works on the grid only")
+    return Scene(task.name, task.params, task.cost_names)
+
+
+def make_tasks(
+    algorithm: str,
+    layouts: Sequence[str],
+    costs: Sequence[str] = (),
+    budget: str | None = None,
+    *,
+    costless: bool = False,
+) -> tuple[Task, ...]:
+    """Every layout with every choice of costs; without choices, the costs the layouts bring themselves.
+
+    `algorithm` is named in errors; one that is `costless` takes maps without their costs.
+    """
+    if costless:
+        for name, given in (("costs", costs), ("budget", budget)):
+            if given:
+                raise UserError(
+                    f"{name} is {given!r}; {algorithm} takes none: leave it out, or train 'safe{algorithm}'"
+                )
+        return tuple(grid_task(with_costs(load_scene(layout), ()), ()) for layout in layouts)
+    scenes = [load_scene(layout, choice) for layout in layouts for choice in (costs or (None,))]
+    for scene in scenes:
+        if not scene.cost_names:
+            raise UserError(
+                f"layout '{scene.name}' has no costs and {algorithm} needs some; give --costs (for example "
+                "'diamond', or 'none' for an empty one), or train 'dqn' or 'dsr'"
+            )
+    return tuple(grid_task(scene, parse_budgets(budget or DEFAULT_BUDGET, len(scene.cost_names))) for scene in scenes)
+
+
+class Place(NamedTuple):
+    """How observations lie on the map; arrays, so that maps of several sizes share a program."""
+
+    scale: Array  # [] cells across: position = scale · observation
+    columns: Array  # [] int32
+
+
+def place_of(layout: Layout) -> Place:
+    """How observations lie on this map."""
+    return Place(jnp.asarray(layout.scale), jnp.int32(layout.walls.shape[1]))
+
+
+def cell_number(place: Place, obs: Array) -> Array:
+    """The number of the cell that holds an observation, by rows."""
+    column, row = physics.cell_of(obs * place.scale)
+    return row * place.columns + column
+
+
+def own_cells(place: Place, layout: Layout) -> np.ndarray:
+    """Which cells of a padded map are those of the map itself."""
+    rows, columns = layout.walls.shape
+    across = int(place.columns)
+    return (np.arange(rows)[:, None] * across + np.arange(columns)).ravel()
+
+
+CELLS = Features(
+    count=lambda layout: layout.walls.size,
+    frame=place_of,
+    index=cell_number,
+    scaled=lambda place, obs: obs,
+    units=lambda place, obs: obs * place.scale,
+    own=own_cells,
+)
+
+
+def relabel(t: Transition, layout: Layout) -> Transition:
+    """What a remembered step would have cost on this map: the cost of the cell it ended in."""
+    return t._replace(cost=physics.lookup(layout.costs, end(t, layout)))
+
+
+def end(t: Transition, layout: Layout) -> Array:
+    """Where a step ended, (x, y) in cells; at the goal s′ may be the next episode's start (terminal="restart")."""
+    return jnp.where(t.terminated == 1, layout.goal + 0.5, physics.position(t.next_obs, layout))
+
+
+def random_steps(key: Array, layout: Layout, count: int, config: GridConfig) -> Transition:
+    """Random actions at positions spread evenly over all free cells but the goal, with their rewards and costs."""
+    cell_key, place_key, action_key, step_key = jax.random.split(key, 4)
+    height, width = layout.walls.shape
+    column, row = layout.goal
+    free = jnp.logical_not(layout.walls).at[row, column].set(False)
+    cells = jax.random.choice(cell_key, height * width, (count,), p=free.reshape(-1) / free.sum())
+    corners = jnp.stack([cells % width, cells // width], 1)
+    places = corners + jax.random.uniform(place_key, (count, 2))
+    actions = jax.random.randint(action_key, (count,), 0, physics.NUM_ACTIONS)
+
+    def one(key: Array, place: Array, action: Array) -> Transition:
+        state = physics.GridState(place, jnp.zeros((), jnp.int32))
+        _, out = physics.step(key, state, action, layout, config)
+        ended = out.terminated.astype(jnp.float32)
+        return Transition(physics.observe(state, layout), action, out.reward, out.cost, out.obs, ended)
+
+    return jax.vmap(one)(jax.random.split(step_key, count), places, actions)

@@ -1,0 +1,24 @@
+"""Environments by the name that config.json keeps. User-made ones are not here: who loads them brings them along."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from safedsr.envs.environment import Environment
+from safedsr.errors import UserError
+
+
+def find_environment(data: Mapping[str, Any], num_costs: int, given: Environment | None = None) -> Environment:
+    """The environment that a run folder names: the grid, or the one that the caller gives."""
+    name = data["name"]
+    if given is not None:
+        if given.name != name or given.spec.costs != num_costs:
+            raise UserError(
+                f"this run was trained in '{name}' with {num_costs} costs; the environment given is '{given.name}' "
+                f"with {given.spec.costs}"
+            )
+        return given
+    if name == "grid":
+        from safedsr.envs.grid.environment import grid_from_settings
+
+        return grid_from_settings({key: value for key, value in data.items() if key != "name"}, num_costs)
+    raise UserError(f"this run was trained in '{name}', which is not part of safedsr; give it with environment=…")

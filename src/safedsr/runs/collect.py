@@ -1,0 +1,112 @@
+"""The results of run folders, or of folders that hold some; full and packed ones alike."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from safedsr.errors import UserError
+from safedsr.runs import storage
+from safedsr.runs.folder import read_config
+from safedsr.runs.pack import PACKED, read_packed
+from safedsr.runs.results import Result, read_run
+
+
+def load_results(paths: Sequence[str | Path], remarks: list[str] | None = None) -> list[Result]:
+    """The results of run folders, or of folders that hold some; `remarks` gets what is missing or was left out."""
+    remarks = [] if remarks is None else remarks
+    results: list[Result] = []
+    for folder in find_runs(paths, remarks):
+        try:
+            results.extend(_read(folder, remarks))
+        except (UserError, OSError) as error:
+            remarks.append(f"left out: {error}")
+        except (KeyError, TypeError) as error:
+            remarks.append(f"left out: {folder} is damaged: {error!r}")
+    return _told_apart(results, remarks)
+
+
+def find_runs(paths: Sequence[str | Path], remarks: list[str]) -> list[Path]:
+    """The run folders among `paths` and below them, each once; `remarks` gets the paths without any."""
+    found: dict[Path, Path] = {}
+    for path in map(Path, paths):
+        inside = sorted(manifest.parent for manifest in path.rglob("manifest.json"))
+        if not inside:
+            what = "no manifest.json in or below it" if path.is_dir() else "no such folder"
+            remarks.append(f"left out: {path} is no run folder ({what}); give what 'safedsr train --out' wrote")
+        for folder in inside:
+            found.setdefault(folder.resolve(), folder)
+    return list(found.values())
+
+
+def _read(folder: Path, remarks: list[str]) -> list[Result]:
+    manifest = storage.read_json(folder / "manifest.json", ["format", "seeds"])
+    config = read_config(folder)
+    if manifest["format"] == PACKED:
+        results = read_packed(folder)
+    else:
+        results = read_run(folder, remarks)
+    remarks.extend(_shortcomings(folder, config, manifest["seeds"], results))
+    return list(results.values())
+
+
+def _shortcomings(
+    folder: Path, config: Mapping[str, Any], seeds: list[int], results: Mapping[int, Result]
+) -> Iterator[str]:
+    """What a folder promises and does not hold."""
+    for index, about in enumerate(config["tasks"]):
+        there = results[index].seeds if index in results else ()
+        if missing := [seed for seed in seeds if seed not in there]:
+            name = ", ".join([about["name"], *about["costs"]])
+            yield f"{folder}: no finished episode in {name} of {_numbers('seed', missing)}: left out"
+    planned = config["train"].get("steps", 0)
+    for steps in {result.steps for result in results.values()}:
+        if steps < planned:
+            yield f"{folder}: only {steps} of its {planned} steps are done"
+
+
+def _told_apart(results: list[Result], remarks: list[str]) -> list[Result]:
+    """A label that is taken in an environment gets the seeds or the folder added; the same run counts once."""
+    taken: dict[tuple[str, str], Result] = {}
+    said: dict[str, list[str]] = {}  # what happened to a folder's results, and in which environments
+    for result in results:
+        first = taken.get((result.label, result.environment))
+        if first and _same(first, result):
+            said.setdefault(f"{result.path} is the run of {first.path} again: counted once", []).append("")
+            result = result if first.positions is None and result.positions is not None else first
+        elif first:
+            label = _free_label(result, first, taken)
+            what = f"{result.path} repeats {result.label} of {first.path}: shown apart as '{label}'"
+            said.setdefault(what, []).append(result.environment)
+            result = result._replace(label=label)
+        taken[result.label, result.environment] = result
+    remarks.extend(what + f" in {'; '.join(where)}" * any(where) for what, where in said.items())
+    return list(taken.values())
+
+
+def _same(one: Result, other: Result) -> bool:
+    """Whether two results are of one run, perhaps in another form."""
+    same = (one.seeds, one.steps, one.budgets) == (other.seeds, other.steps, other.budgets)
+    return same and all(np.array_equal(one.counts[name], other.counts[name]) for name in one.counts)
+
+
+def _free_label(result: Result, first: Result, taken: Mapping[tuple[str, str], Result]) -> str:
+    words = [result.path.name, str(result.path)]
+    if not set(first.seeds) & set(result.seeds):
+        words.insert(0, _numbers("seed", result.seeds))
+    labels = (_with_word(result.label, word) for word in words)
+    return next((label for label in labels if (label, result.environment) not in taken), str(result.path))
+
+
+def _with_word(label: str, word: str) -> str:
+    return f"{label[:-1]}, {word})" if label.endswith(")") else f"{label} ({word})"
+
+
+def _numbers(name: str, values: Sequence[int]) -> str:
+    """Seeds in few words: a range where they follow on each other."""
+    if len(values) == 1:
+        return f"{name} {values[0]}"
+    if list(values) == list(range(values[0], values[-1] + 1)):
+        return f"{name}s {values[0]}–{values[-1]}"
+    return f"{name}s {', '.join(map(str, values))}"

@@ -1,0 +1,55 @@
+"""Run folders, policies and memories of format 1, which knew the grid alone, read as those of today."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.layout import Layout
+
+if TYPE_CHECKING:
+    from safedsr.types import Transition
+
+
+def upgrade_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration of any format as one of today's."""
+    if "environments" not in config:
+        return dict(config)
+    tasks = [
+        {**{name: value for name, value in one.items() if name != "map"}, "params": {"map": one.get("map", "")}}
+        for one in config["environments"]
+    ]
+    kept = {name: value for name, value in config.items() if name not in ("environments", "grid")}
+    return {**kept, "environment": {"name": "grid", **config.get("grid", {})}, "tasks": tasks}
+
+
+def upgrade_episodes(table: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A table of episodes whose column 'reached' is 'success'."""
+    return {"success" if name == "reached" else name: column for name, column in table.items()}
+
+
+def upgrade_names(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A policy's arrays under their names of today."""
+    return {name.replace("/place/", "/frame/"): array for name, array in arrays.items()}
+
+
+def remembered_steps(tensors: Mapping[str, np.ndarray], layout: Layout, grid: Mapping[str, Any]) -> "Transition":
+    """The steps of a memory that kept positions in fractions of a cell, and left rewards and costs to the grid."""
+    import jax
+
+    from safedsr.envs.grid.environment import relabel
+    from safedsr.types import Transition
+
+    per_cell = 2**16 // int(layout.scale)
+    place = (tensors["place"] + np.float32(0.5)) / np.float32(per_cell) / layout.scale
+    terminated, config = tensors["terminated"].astype(np.float32), GridConfig(**grid)
+    fields: dict[str, Any] = dict(
+        obs=place[:, :2].astype(np.float32),
+        action=tensors["action"].astype(np.int32),
+        reward=(config.step_reward + config.goal_reward * terminated).astype(np.float32),
+        cost=np.zeros((len(terminated), 0), np.float32),
+        next_obs=place[:, 2:].astype(np.float32),
+        terminated=terminated,
+    )
+    return jax.tree.map(np.asarray, jax.jit(jax.vmap(relabel, (0, None)))(Transition(**fields), layout))

@@ -16,9 +16,10 @@ import jax
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-
 from safedsr.adapt.gradient import refit_by_gradient
+
 from safedsr.adapt.refit import refit
+from safedsr.agent import Agent, load
 from safedsr.agents.safedsr.config import SafeDsrConfig
 from safedsr.core.config import EpsilonSchedule, MultiplierConfig
 from safedsr.demo import TRAINING, move_obstacle
@@ -27,8 +28,7 @@ from safedsr.engine.train import train
 from safedsr.envs.grid.layout import Scene
 from safedsr.runs import experience as memory
 from safedsr.runs.experience import FIT_STEPS
-from safedsr.runs.experiment import Job, make_environments
-from safedsr.runs.policy import Agent, load
+from safedsr.runs.job import grid_job, tasks_for
 
 UPDATES, EPISODES, CERTIFIED = 10_000, 64, 10_000
 CONFIG = SafeDsrConfig(
@@ -65,8 +65,8 @@ def measure(work: Callable[[], Any], repeats: int) -> Timed:
 
 def train_agent(folder: Path) -> Agent:
     """A small SafeDSR agent."""
-    environments = make_environments("safedsr", ["one-room"], ["diamond"], "5")
-    train(Job("safedsr", environments, (0,), CONFIG, train=replace(TRAINING, steps=15_000)), folder)
+    environments = tasks_for("safedsr", ["one-room"], ["diamond"], "5")
+    train(grid_job("safedsr", environments, (0,), CONFIG, train=replace(TRAINING, steps=15_000)), folder)
     return load(folder)
 
 

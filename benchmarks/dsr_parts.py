@@ -24,10 +24,11 @@ from safedsr.engine.lanes import cores, use_cores
 from safedsr.engine.program import Program
 from safedsr.engine.train import train
 from safedsr.envs.grid.catalog import load_scene
+from safedsr.envs.grid.environment import grid_task
 from safedsr.envs.grid.layout import Scene
 from safedsr.envs.grid.text import parse_scene
 from safedsr.runs.config import TrainConfig
-from safedsr.runs.experiment import Environment, Job, make_environments
+from safedsr.runs.job import Job, grid_job, tasks_for
 
 CONFIG = SafeDsrConfig()
 STARTS = {"collect": 0, "features": CONFIG.train_start, "frozen": CONFIG.freeze}
@@ -51,7 +52,7 @@ LEAST_FLOP = sum(2 * rows * inputs * outputs for rows, inputs, outputs in LEAST)
 
 def diamond(seeds: int, config: SafeDsrConfig = CONFIG) -> Job:
     """Some seeds in one room with diamond costs."""
-    return Job("safedsr", make_environments("safedsr", ["one-room"], ["diamond"], "5"), tuple(range(seeds)), config)
+    return grid_job("safedsr", tasks_for("safedsr", ["one-room"], ["diamond"], "5"), tuple(range(seeds)), config)
 
 
 class Trained:
@@ -153,8 +154,8 @@ def work(quick: bool) -> dict[str, Any]:
     small = SafeDsrConfig(sync_every=10 if quick else 50, buffer_size=2500)  # short turns: only the trend counts
 
     def measure(scene: Scene, seeds: int) -> float:
-        environment = Environment(scene, (5.0,) * len(scene.cost_names))
-        ours = Trained(Job("safedsr", (environment,), tuple(range(seeds)), small))
+        environment = grid_task(scene, (5.0,) * len(scene.cost_names))
+        ours = Trained(grid_job("safedsr", (environment,), tuple(range(seeds)), small))
         seconds = interleave({"ours": lambda: ours.advance("frozen")}, 1, time.process_time)["ours"]
         return 1e3 * seconds / ours.steps["frozen"]
 
@@ -189,7 +190,7 @@ def memory(quick: bool) -> dict[str, Any]:
     job = diamond(seeds, SafeDsrConfig(train_start=500, freeze=start))
     steps = start + 500
     with tempfile.TemporaryDirectory() as folder:
-        train(Job(job.algorithm, job.environments, job.seeds, job.agent, train=TrainConfig(steps=steps)), folder)
+        train(grid_job(job.algorithm, job.tasks, job.seeds, job.agent, train=TrainConfig(steps=steps)), folder)
     return {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20}
 
 

@@ -34,7 +34,7 @@ from safedsr.envs.grid.catalog import ROOM_NAMES
 from safedsr.errors import UserError
 from safedsr.paper.experiments import ON_POLICY
 from safedsr.runs.config import TrainConfig
-from safedsr.runs.experiment import Job, make_environments
+from safedsr.runs.job import Job, grid_job, tasks_for
 
 SEEDS = tuple(range(10))
 FEW_STEPS = 20_000  # that processors may be asked for, to see it run
@@ -65,8 +65,8 @@ class Spent(NamedTuple):
 
 def paper_job(algorithm: str, training: TrainConfig, seeds: Sequence[int] = SEEDS) -> Job:
     """Three maps with and without costs, with the paper's settings."""
-    environments = make_environments(algorithm, ROOM_NAMES, ("none", "diamond"), "5")
-    return Job(algorithm, environments, tuple(seeds), find_algorithm(algorithm).settings("paper"), train=training)
+    environments = tasks_for(algorithm, ROOM_NAMES, ("none", "diamond"), "5")
+    return grid_job(algorithm, environments, tuple(seeds), find_algorithm(algorithm).settings("paper"), train=training)
 
 
 def measure(job: Job, out: Path, clock: dict[str, float]) -> Spent:

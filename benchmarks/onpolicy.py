@@ -15,7 +15,7 @@ import jax
 from rich.console import Console
 from rich.table import Table
 
-from safedsr import Job, make_environments
+from safedsr import grid_job, tasks_for
 from safedsr.agents.registry import find_algorithm
 from safedsr.engine.program import Program
 from safedsr.envs.grid.catalog import load_scene
@@ -39,8 +39,8 @@ def measure(epoch: Callable[[int], None], steps: int) -> float:
 
 def compiled_epoch(algorithm: str) -> Callable[[int], None]:
     """An epoch of every seed, in the program that `safedsr train` runs."""
-    environments = make_environments(algorithm, [LAYOUT], [COSTS], BUDGET)
-    program = Program(Job(algorithm, environments, tuple(range(SEEDS)), find_algorithm(algorithm).settings()))
+    environments = tasks_for(algorithm, [LAYOUT], [COSTS], BUDGET)
+    program = Program(grid_job(algorithm, environments, tuple(range(SEEDS)), find_algorithm(algorithm).settings()))
     state = program.init()
 
     def epoch(repeat: int) -> None:

@@ -38,7 +38,7 @@ def some_episodes(seed: int, steps: int, costs: int = 1, length: int = 90) -> Ep
         length=lengths[:count].astype(np.int32),
         ret=rng.normal(size=count).astype(np.float32),
         cost=rng.integers(0, 12, (count, costs)).astype(np.float32),
-        reached=rng.random(count) < 0.7,
+        success=rng.random(count) < 0.7,
     )
 
 
@@ -60,13 +60,18 @@ def write_run(
     done = steps if done is None else done
     config = {
         "algorithm": algorithm,
-        "environments": [
-            {**place._asdict(), "name": place.layout, "map": format_scene(load_scene(place.layout, place.costs))}
+        "environment": {"name": "grid", **asdict(GridConfig())},
+        "tasks": [
+            {
+                "name": place.layout,
+                "costs": list(place.costs),
+                "budgets": list(place.budgets),
+                "params": {"map": format_scene(load_scene(place.layout, place.costs))},
+            }
             for place in places
         ],
         "seeds": list(seeds),
         "agent": asdict(replace(find_algorithm(algorithm).default, **(settings or {}))),
-        "grid": asdict(GridConfig()),
         "train": asdict(TrainConfig(steps, matmul=matmul, trajectories=0 if positions is None else len(positions))),
     }
     with create_run(path, config, list(seeds), "cpu") as writer:
@@ -91,6 +96,6 @@ def _table(environment: int, seed: int, one: Episodes) -> storage.Table:
         "end_step": one.end_step.astype(np.int64),
         "length": one.length.astype(np.int32),
         "return": one.ret.astype(np.float32),
-        "reached": one.reached.astype(bool),
+        "success": one.success.astype(bool),
         **{f"cost_{j}": one.cost[:, j].astype(np.float32) for j in range(one.cost.shape[1])},
     }

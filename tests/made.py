@@ -6,7 +6,18 @@ from typing import Any
 
 import numpy as np
 
+from safedsr.envs.grid.catalog import load_scene
+from safedsr.envs.grid.text import format_scene
+from safedsr.errors import UserError
 from safedsr.runs.results import Result
+
+
+def _map(layout: str, costs: tuple[str, ...]) -> str:
+    """The text of a map that has a name, else nothing."""
+    try:
+        return format_scene(load_scene(layout, costs))
+    except UserError:
+        return ""
 
 
 def made_result(
@@ -48,4 +59,6 @@ def made_result(
         grid=spacing * np.arange(1, points + 1),
         series={**flat, **given},
         positions=positions,
+        config={"algorithm": label.split()[0], "train": {}, "agent": {}, "environment": {}},
+        params={"map": _map(layout, costs)},
     )

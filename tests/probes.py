@@ -6,9 +6,10 @@ Steps are 0.75 cells long without noise, so that a walker visits a handful of pl
 
 from typing import NamedTuple
 
+from safedsr.envs.environment import Task
 from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.environment import grid_task
 from safedsr.envs.grid.text import parse_scene
-from safedsr.runs.experiment import Environment
 
 STILL = GridConfig(step_std=0.0, time_limit=20)
 SLACK, TIGHT = 1000.0, 0.0
@@ -42,9 +43,9 @@ class Probe(NamedTuple):
     budgets: dict[str, float]
     best: set[str]
 
-    def environment(self) -> Environment:
+    def task(self) -> Task:
         scene = parse_scene(self.text, self.name)
-        return Environment(scene, tuple(self.budgets[cost] for cost in scene.cost_names))
+        return grid_task(scene, tuple(self.budgets[cost] for cost in scene.cost_names))
 
 
 COSTLY = (

@@ -13,10 +13,12 @@ from safedsr.agents.safedsr.config import SafeDsrConfig
 from safedsr.agents.safedsr.equations import Phi
 from safedsr.core.config import EpsilonSchedule, MultiplierConfig
 from safedsr.engine.program import Program
+from safedsr.envs.environment import Task
 from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.environment import grid_task
 from safedsr.envs.grid.text import parse_scene
 from safedsr.runs.config import TrainConfig
-from safedsr.runs.experiment import Environment, Job
+from safedsr.runs.job import Job, grid_job
 from safedsr.types import Record
 
 CORRIDOR = "SCG"
@@ -60,10 +62,10 @@ def tiny_agent(name: str, **changes: Any) -> Any:
     return SafeDqnConfig(**{**SHARED, "hidden": (8,), **changes})
 
 
-def tiny_environment(text: str = CORRIDOR, budget: float = 1.0, name: str = "corridor") -> Environment:
+def tiny_task(text: str = CORRIDOR, budget: float = 1.0, name: str = "corridor") -> Task:
     """A map with the same budget for each of its costs."""
     scene = parse_scene(text, name)
-    return Environment(scene, (budget,) * len(scene.cost_names))
+    return grid_task(scene, (budget,) * len(scene.cost_names))
 
 
 def tiny_job(
@@ -78,8 +80,8 @@ def tiny_job(
 ) -> Job:
     """A job on the given maps (a corridor if none is given) that saves after every chunk."""
     train = TrainConfig(steps=steps, chunk=chunk, checkpoint_seconds=0, trajectories=trajectories)
-    environments = tuple(tiny_environment(text) for text in texts or (CORRIDOR,))
-    return Job(name, environments, seeds, tiny_agent(name, **changes), grid, train)
+    tasks = tuple(tiny_task(text) for text in texts or (CORRIDOR,))
+    return grid_job(name, tasks, seeds, tiny_agent(name, **changes), grid, train)
 
 
 def same_trees(one: Any, other: Any) -> bool:
@@ -98,4 +100,4 @@ def linear(weight: Any, bias: Any) -> Phi:
 def advance(program: Program, state: Any, step: int, phase: str, periods: int = 1) -> tuple[Any, Record, dict]:
     """Whole periods in any phase, also one that would not be due at that step; `state` stays usable."""
     copy = jax.tree.map(jnp.copy, state)
-    return program._advance(copy, program.layout, program.aim, jnp.int32(step), phase=phase, periods=periods)
+    return program._advance(copy, program.params, program.aim, jnp.int32(step), phase=phase, periods=periods)

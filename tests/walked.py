@@ -8,20 +8,22 @@ import jax.numpy as jnp
 import numpy as np
 from oracles import slow_step
 from probes import STILL
-from tiny import tiny_environment
+from tiny import tiny_task
 
+from safedsr.agent import Agent
 from safedsr.agents.safedsr.config import SafeDsrConfig
 from safedsr.agents.safedsr.equations import DsrPolicy, Phi
 from safedsr.agents.safedsr.learner import init
-from safedsr.agents.value_based.loop import Policy
+from safedsr.agents.value_based.trainer import Policy
 from safedsr.core.config import EpsilonSchedule, MultiplierConfig
 from safedsr.core.nets import pair
+from safedsr.core.replay import Codec
 from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.environment import scene_of
 from safedsr.envs.grid.layout import Layout
 from safedsr.runs.config import TrainConfig
-from safedsr.runs.experience import make_past
-from safedsr.runs.experiment import Environment, Job
-from safedsr.runs.policy import Agent
+from safedsr.runs.experience import from_rows, make_experience
+from safedsr.runs.job import grid_job
 
 STEPS = 1000
 CONFIG: dict[str, Any] = {
@@ -50,14 +52,15 @@ EXACT: dict[str, Any] = {
 def walked_agent(text: str, budget: float = 1.0, grid: GridConfig = STILL, exact: bool = False) -> Agent:
     """An agent after `STEPS` random steps, with weights that fit its rewards and costs, exactly on request."""
     config = SafeDsrConfig(**{**CONFIG, **(EXACT if exact else {})})
-    environment: Environment = tiny_environment(text, budget)
-    job = Job("safedsr", (environment,), (3,), config, grid, TrainConfig(steps=2 * STEPS))
-    rows = walk(environment.scene.layout, grid)
-    start = init(jax.random.key(3), len(environment.budgets), config)
+    task = tiny_task(text, budget)
+    job = grid_job("safedsr", (task,), (3,), config, grid, TrainConfig(steps=2 * STEPS))
+    rows, costs = walk(task.params, grid), len(task.budgets)
+    start = init(jax.random.key(3), job.environment.spec, costs, config)
     phi = tell_apart(start.encoder.phi, rows) if exact else start.encoder.phi
-    policy = Policy(DsrPolicy(phi, start.successor, start.weights), jnp.full(len(environment.budgets), 0.1))
-    past = make_past(rows, phi, environment.scene.layout)
-    return Agent(job, policy, 0, 3, past).refit(environment.scene, rewards=True)
+    agent = Agent(job, Policy(DsrPolicy(phi, start.successor, start.weights), jnp.full(costs, 0.1)), 0, 3)
+    steps = from_rows(rows, np.ones(len(rows), bool), Codec(2, costs))
+    agent = agent.changed(experience=make_experience(steps, agent.features, job.environment, task.params))
+    return agent.refit(scene_of(task), rewards=True)
 
 
 def walk(layout: Layout, grid: GridConfig) -> np.ndarray:
@@ -79,7 +82,7 @@ def walk(layout: Layout, grid: GridConfig) -> np.ndarray:
 def tell_apart(phi: Phi, rows: np.ndarray) -> Phi:
     """A network whose features are a unit vector for each of the few steps that a walk without noise can take."""
     steps = np.unique(rows[:, :3], axis=0)
-    inputs = jax.vmap(pair)(jnp.asarray(steps[:, :2]), jnp.asarray(steps[:, 2], jnp.int32))
+    inputs = jax.vmap(pair, (0, 0, None))(jnp.asarray(steps[:, :2]), jnp.asarray(steps[:, 2], jnp.int32), 4)
     hidden = np.asarray(jax.vmap(phi.hidden)(inputs), np.float64)
     size = phi.layers[-1].weight.shape[0]
     weight = np.linalg.lstsq(hidden, np.eye(len(steps), size))[0].T

@@ -5,24 +5,22 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from safedsr.core import replay
 from safedsr.core.nets import descend, mean_square
+from safedsr.envs.grid.environment import relabel
 from safedsr.envs.grid.layout import Layout
-from safedsr.runs.experience import relabel
 from safedsr.types import PyTree, Transition
 
 
 def refit_by_gradient(
     key: Array,
     phi: PyTree,
-    rows: Array | Transition,
+    steps: Transition,
     layout: Layout,
     updates: int = 5000,
     batch_size: int = 256,
     rate: float = 3e-3,
 ) -> Array:
-    """w_c [J, d] for the costs of `layout`: Adam on the cost term of Eq. (14) over remembered rows, φ fixed."""
-    steps = rows if isinstance(rows, Transition) else replay.unpack(rows)
+    """w_c [J, d] for the costs of `layout`: Adam on the cost term of Eq. (14) over remembered steps, φ fixed."""
     batch = jax.vmap(relabel, (0, None))(steps, layout)
     known = jax.vmap(phi.features)(batch.obs, batch.action)  # [n, d]
     adam = optax.adam(optax.cosine_decay_schedule(rate, updates))

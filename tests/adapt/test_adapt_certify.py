@@ -80,7 +80,7 @@ def test_batches_are_no_matter(monkeypatch):
 
 def test_other_costs():
     found = certify(walker("right"), np.array([[0, 3, 0, 0, 0]], np.float32), 2.0, episodes=20)
-    assert found.environment == "corridor, cost-0" and found.cost[0].value == 3.0 and not found.passed
+    assert found.task == "corridor, cost-0" and found.cost[0].value == 3.0 and not found.passed
     assert certify(walker("right"), lambda x, y: x * 0 + 1.0, 5.0, episodes=20).cost[0].value == 5.0
     assert len(FIVE) == 5
 

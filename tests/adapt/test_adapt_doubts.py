@@ -48,7 +48,7 @@ def test_a_cost_that_is_nowhere(agent):
 
 
 def test_leverage_by_hand(agent):
-    found, layout = leverage_map(agent), agent.environment.scene.layout
+    found, layout = leverage_map(agent), agent.task.params
     phi = fit_features(agent.past, agent.policy.learner.phi, layout)
     inverse = np.linalg.inv(phi.T @ phi + RIDGE * len(phi) * np.eye(8))
     usual = np.mean([f @ inverse @ f for f in phi])
@@ -66,7 +66,7 @@ def test_ground_where_it_has_not_been(agent):
     past = agent.past
     away = past.place[:, 0] // (2**16 // 4) < 3  # of the last column it knows nothing
     known = past._replace(place=past.place[away], action=past.action[away], terminated=past.terminated[away])
-    phi = fit_features(known, agent.policy.learner.phi, agent.environment.scene.layout)
+    phi = fit_features(known, agent.policy.learner.phi, agent.task.params)
     stranger = agent.changed(past=known._replace(gram=phi.T @ phi))
     assert not any("unknown ground" in remark for remark in remarks(agent, "none"))
     (found,) = remarks(stranger, "none")
@@ -76,7 +76,7 @@ def test_ground_where_it_has_not_been(agent):
 
 
 def test_costs_that_phi_cannot_express(agent):
-    checkers = np.indices((3, 4)).sum(0) % 2 * (1 - np.asarray(agent.environment.scene.layout.walls))
+    checkers = np.indices((3, 4)).sum(0) % 2 * (1 - np.asarray(agent.task.params.walls))
     both = np.stack([checkers, np.zeros((3, 4))]).astype(np.float32)
     assert expressed(fit_set(agent, both)).r2[0] < GOOD_R2
     (found,) = remarks(agent, both)

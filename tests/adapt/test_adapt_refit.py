@@ -8,25 +8,25 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from safedsr.adapt.gradient import refit_by_gradient
 from test_evaluate import walker
 from tiny import same_trees
 from walked import walked_agent
 
-from safedsr.adapt.costs import Samples, environment_of, fit_set, past_of, scene_of
-from safedsr.adapt.gradient import refit_by_gradient
+from safedsr.adapt.costs import Samples, experience_of, fit_set, scene_of, task_of
 from safedsr.adapt.recursive import Recursion, learn_steps
 from safedsr.adapt.refit import RIDGE, ridge
+from safedsr.agent import Agent, load
 from safedsr.agents.safedsr.equations import weights_loss
-from safedsr.agents.value_based.loop import Policy
+from safedsr.agents.value_based.trainer import Policy
 from safedsr.core.nets import descend, mean_square
 from safedsr.envs.grid.catalog import with_costs
 from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.environment import grid_task
 from safedsr.envs.grid.layout import make_layout
 from safedsr.envs.grid.text import parse_scene
 from safedsr.errors import UserError
 from safedsr.runs.experience import features_of, steps
-from safedsr.runs.experiment import Environment
-from safedsr.runs.policy import Agent, load
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 ROOM = "S.C.\n..C.\n.#.G"
@@ -34,9 +34,9 @@ NEW = np.array([[0, 1, 0, 0], [1, 0, 0, 0.5], [0, 0, 0, 0]], np.float32)
 OTHER = NEW[::-1].copy() * (NEW[::-1] != 1)
 REFIT = """
 import json, sys
-from safedsr.runs.policy import load
+from safedsr.agent import load
 agent = load(sys.argv[1]).refit(sys.argv[2])
-print(json.dumps([agent.policy.learner.weights.w_c.tolist(), agent.environment.name]))
+print(json.dumps([agent.policy.learner.weights.w_c.tolist(), agent.task.title]))
 """
 
 
@@ -65,7 +65,7 @@ def test_the_closed_form_is_least_squares_with_a_ridge():
 
 def test_the_closed_form_is_where_gradient_descent_ends(agent):
     """Gradient descent with momentum on the cost term of Eq. (14), full batches, until it stands still."""
-    layout = with_costs(agent.environment.scene, NEW).layout
+    layout = with_costs(scene_of(agent.task), NEW).layout
     t = steps(agent.past, layout, agent.job.grid)
     phi = jnp.asarray(features_of(agent.policy.learner.phi, t.obs, t.action), jnp.float32)
     weights, config = agent.policy.learner.weights, agent.job.agent
@@ -90,7 +90,7 @@ def test_the_closed_form_is_where_gradient_descent_ends(agent):
 
 
 def test_stochastic_descent_ends_nearby(agent):
-    layout = with_costs(agent.environment.scene, NEW).layout
+    layout = with_costs(scene_of(agent.task), NEW).layout
     t = steps(agent.past, layout, agent.job.grid)
     phi = jnp.asarray(features_of(agent.policy.learner.phi, t.obs, t.action), jnp.float32)
     w_c = refit_by_gradient(jax.random.key(0), agent.policy.learner.phi, t, layout, updates=4000, rate=0.02)
@@ -105,7 +105,7 @@ def test_stochastic_descent_ends_nearby(agent):
 @pytest.mark.parametrize("both", [np.stack([NEW, OTHER])])
 def test_several_costs_at_once(agent, both, frozen):
     found = agent.refit(both)
-    assert found.policy.learner.weights.w_c.shape == (2, 8) and found.environment.budgets == (5.0, 5.0)
+    assert found.policy.learner.weights.w_c.shape == (2, 8) and found.task.budgets == (5.0, 5.0)
     alone = [agent.refit(layer).policy.learner.weights.w_c[0] for layer in both]
     np.testing.assert_allclose(found.policy.learner.weights.w_c, alone, rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(found.policy.lam, np.repeat(agent.policy.lam, 2))
@@ -114,11 +114,11 @@ def test_several_costs_at_once(agent, both, frozen):
 
 def test_only_the_cost_weights_change(agent, frozen):
     found = agent.refit(NEW)
-    assert found.environment.scene.cost_names == ("cost-0",) and found.environment.budgets == agent.environment.budgets
+    assert scene_of(found.task).cost_names == ("cost-0",) and found.task.budgets == agent.task.budgets
     assert not np.array_equal(found.policy.learner.weights.w_c, agent.policy.learner.weights.w_c)
     back = found.policy._replace(learner=found.policy.learner._replace(weights=agent.policy.learner.weights))
     assert same_trees(back, agent.policy) and frozen()
-    again = found.refit(agent.environment.scene)
+    again = found.refit(scene_of(agent.task))
     np.testing.assert_array_equal(again.policy.learner.weights.w_c, agent.policy.learner.weights.w_c)
 
 
@@ -127,14 +127,14 @@ def test_reward_weights_on_request(agent):
     agent = agent.with_policy(agent.policy._replace(learner=agent.policy.learner._replace(weights=lost)))
     assert not agent.refit(NEW).policy.learner.weights.w_r.any()
     w_r = agent.refit(NEW, rewards=True).policy.learner.weights.w_r
-    t = steps(agent.past, agent.environment.scene.layout, agent.job.grid)
+    t = steps(agent.past, agent.task.params, agent.job.grid)
     phi = features_of(agent.policy.learner.phi, t.obs, t.action)
     expected = np.linalg.solve(phi.T @ phi + RIDGE * len(phi) * np.eye(8), phi.T @ np.asarray(t.reward))
     np.testing.assert_allclose(w_r, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_all_ways_to_say_the_same_costs(agent, write_map):
-    scene = with_costs(agent.environment.scene, NEW)
+    scene = with_costs(scene_of(agent.task), NEW)
     text = write_map("SC..\nC..A\n.#.G\n\nC = cost 1\nA = cost 0.5\n")
 
     def function(x, y):
@@ -145,13 +145,13 @@ def test_all_ways_to_say_the_same_costs(agent, write_map):
     for costs in (scene, scene.layout, text, NEW[None], function, Samples(t.obs, t.action, t.cost)):
         np.testing.assert_allclose(agent.refit(costs).policy.learner.weights.w_c, expected, rtol=1e-4, atol=1e-5)
     for costs in (scene, scene.layout, text, NEW, function):
-        np.testing.assert_array_equal(scene_of(agent.environment.scene, costs).layout.costs[0], NEW)
+        np.testing.assert_array_equal(scene_of(scene_of(agent.task), costs).layout.costs[0], NEW)
     assert agent.refit(scene).environment.scene.cost_names == ("cost-0",)
 
 
 def test_a_function_is_read_where_steps_end(agent):
     fit = fit_set(agent, lambda x, y: np.stack([x, x * y]))
-    t = steps(agent.past, agent.environment.scene.layout, agent.job.grid)
+    t = steps(agent.past, agent.task.params, agent.job.grid)
     x, y = (np.asarray(t.next_obs) * 4).T
     goal = np.asarray(t.terminated) == 1
     x, y = np.where(goal, 3.5, x), np.where(goal, 2.5, y)
@@ -186,11 +186,11 @@ def test_costs_that_cannot_be(agent, costs, message, frozen):
 
 
 def test_labels_for_another_number_of_costs(agent):
-    t = steps(agent.past, agent.environment.scene.layout, agent.job.grid)
+    t = steps(agent.past, agent.task.params, agent.job.grid)
     with pytest.raises(UserError, match=r"^costs is 2; label each of the agent's 1 costs"):
         agent.refit(Samples(t.obs, t.action, np.repeat(t.cost, 2, 1)))
     with pytest.raises(UserError, match=r"^labelled steps say nothing about the rest of the map"):
-        environment_of(agent, Samples(t.obs, t.action, t.cost))
+        task_of(agent, Samples(t.obs, t.action, t.cost))
 
 
 def test_agents_that_cannot_be_refitted(agent):
@@ -201,13 +201,13 @@ def test_agents_that_cannot_be_refitted(agent):
 
 
 def test_costs_for_an_agent_that_never_had_any(agent, tmp_path):
-    empty = Environment(with_costs(agent.environment.scene, ()), ())
+    empty = grid_task(with_costs(scene_of(agent.task), ()), ())
     job = dataclasses.replace(agent.job, algorithm="dsr", environments=(empty,))
     weights = agent.policy.learner.weights._replace(w_c=jnp.zeros((0, 8)))
     policy = Policy(agent.policy.learner._replace(weights=weights), jnp.zeros(0))
     found = Agent(job, policy, 0, 3, agent.past).refit(NEW)
     np.testing.assert_array_equal(found.policy.learner.weights.w_c, agent.refit(NEW).policy.learner.weights.w_c)
-    assert found.environment.budgets == (5.0,)
+    assert found.task.budgets == (5.0,)
     assert found.policy.lam.shape == (1,)
     found.save(tmp_path)
     again = load(tmp_path)
@@ -233,8 +233,8 @@ def test_an_adapted_agent_is_saved_and_loaded(agent, tmp_path):
     found.save(tmp_path)
     again = load(tmp_path)
     assert same_trees(found.policy, again.policy) and again.seed == 3
-    assert all(np.array_equal(a, b) for a, b in zip(past_of(found), past_of(again), strict=True))
-    np.testing.assert_array_equal(again.environment.scene.layout.costs, found.environment.scene.layout.costs)
+    assert all(np.array_equal(a, b) for a, b in zip(experience_of(found), experience_of(again), strict=True))
+    np.testing.assert_array_equal(again.task.params.costs, found.task.params.costs)
     np.testing.assert_array_equal(again.act([[0.1, 0.1], [0.6, 0.3]]), found.act([[0.1, 0.1], [0.6, 0.3]]))
 
 
@@ -255,7 +255,7 @@ def test_recursion_is_weighted_least_squares():
 
 
 def test_updates_follow_costs_that_drift(agent, frozen):
-    t = steps(agent.past, with_costs(agent.environment.scene, NEW).layout, agent.job.grid)
+    t = steps(agent.past, with_costs(scene_of(agent.task), NEW).layout, agent.job.grid)
     phi = features_of(agent.policy.learner.phi, t.obs, t.action)
     goal = agent.refit(NEW).policy.learner.weights.w_c
 

@@ -11,7 +11,7 @@ from walked import walked_agent
 
 from safedsr.adapt import penalty
 from safedsr.adapt.config import CertificateConfig, ClimbConfig
-from safedsr.adapt.costs import environment_of, past_of
+from safedsr.adapt.costs import experience_of, task_of
 from safedsr.adapt.ladder import adapt
 from safedsr.adapt.online import learn_in, start_state
 from safedsr.adapt.penalty import LADDER, Score, learn_penalty, score, search_penalty, with_lam
@@ -38,7 +38,7 @@ FEW = CertificateConfig(episodes=100)
 def agent():
     """It has found the straight road by learning from memory."""
     walked = walked_agent(LOW_ROAD, 0.5, exact=True)
-    found, reached = learn_from_memory(walked, walked.environment, 2000, 1.0)
+    found, reached = learn_from_memory(walked, walked.task, 2000, 1.0)
     assert reached.safe == 1.0 and found.act(START) == ACTIONS.index("right")
     return found
 
@@ -94,11 +94,11 @@ def test_a_learner_goes_on_from_a_policy(agent):
 
 def test_a_policy_follows_from_memory_alone(agent, moved):
     before = jax.tree.map(np.array, (agent.policy, agent.past))
-    there = score(moved, moved.environment, 0.0)
+    there = score(moved, moved.task, 0.0)
     assert (there.safe, there.goal) == (0.0, 1.0)  # still straight on, and it costs
-    found, reached = learn_from_memory(moved, moved.environment, 4000, 0.9)
+    found, reached = learn_from_memory(moved, moved.task, 4000, 0.9)
     assert reached.safe == 1.0 and found.act(START) == ACTIONS.index("down")
-    cost = run_episodes(found, moved.environment.scene.layout, 5).cost
+    cost = run_episodes(found, moved.task.params, 5).cost
     assert not cost.any()
     same = found.policy._replace(
         learner=found.policy.learner._replace(successor=moved.policy.learner.successor), lam=moved.policy.lam
@@ -122,11 +122,11 @@ def test_which_caution_to_learn_next():
 
 def test_scores_are_those_of_plain_episodes(agent, monkeypatch):
     monkeypatch.setattr(penalty, "BATCH", 20)
-    environment = agent.environment._replace(budgets=(1.5,))
+    environment = agent.task._replace(budgets=(1.5,))
     found = score(agent, environment, 0.6, batches=4)
     outcome = run_episodes(agent, environment.scene.layout, 80, 0.6)
-    assert found.goal == outcome.reached.mean() and 0 < found.safe < found.goal
-    assert found.safe == (outcome.reached & (outcome.cost[:, 0] <= 1.5)).mean()
+    assert found.goal == outcome.success.mean() and 0 < found.safe < found.goal
+    assert found.safe == (outcome.success & (outcome.cost[:, 0] <= 1.5)).mean()
     assert found.spared == pytest.approx(-np.maximum(outcome.cost - 1.5, 0).mean())
     assert found.reward == pytest.approx(outcome.ret.mean(), rel=1e-5)
 
@@ -160,7 +160,7 @@ def test_the_search_finds_the_caution_that_is_needed(monkeypatch, agent, moved):
     monkeypatch.setattr(penalty, "score", judge)
     divided = with_lam(torn(moved), [0.0])
     assert divided.act(START) == ACTIONS.index("right")
-    found, best = search_penalty(divided, moved.environment)
+    found, best = search_penalty(divided, moved.task)
     assert best.safe == 1.0 and found.act(START) == ACTIONS.index("down") and found.policy.lam[0] > 0.5
     assert [lam for lam, batches in tried if batches == 1] == pytest.approx(LADDER)
     assert sum(batches > 1 for _, batches in tried) == 1 + penalty.FINALISTS
@@ -188,7 +188,7 @@ def test_the_penalty_is_learnt_on_policy(moved, rule, change):
     greedy = moved.changed(
         job=dataclasses.replace(moved.job, agent=dataclasses.replace(config, multiplier=rules, epsilon=epsilon))
     )
-    environment = moved.environment._replace(budgets=(0.5,))
+    environment = moved.task._replace(budgets=(0.5,))
     found = learn_penalty(with_lam(greedy, [0.1]), environment, steps=10)
     assert greedy.act(START) == ACTIONS.index("right")
     assert float(found.policy.lam[0]) == pytest.approx(0.1 + 5 * change, rel=1e-5)
@@ -202,8 +202,8 @@ def test_the_penalty_is_learnt_on_policy(moved, rule, change):
 
 def test_training_goes_on_where_the_agent_is(moved):
     program = Program(own_job(moved))
-    state = start_state(program, moved, moved.environment, seed=0)
-    kept = steps(moved.past, moved.environment.scene.layout, moved.job.grid)
+    state = start_state(program, moved, moved.task, seed=0)
+    kept = steps(moved.past, moved.task.params, moved.job.grid)
     assert same_trees(program.trainer.policy(state), moved.policy)
     ring = unpack(state.ring)
     count = len(kept.obs)
@@ -216,14 +216,14 @@ def test_training_goes_on_where_the_agent_is(moved):
 
 def test_new_interactions(moved):
     before = jax.tree.map(np.array, (moved.policy, moved.past))
-    later = list(learn_in(moved, moved.environment, 190, 100))
+    later = list(learn_in(moved, moved.task, 190, 100))
     assert len(later) == 2  # of 100 steps each, since a period has 50
     first, last = (a.policy.learner for a in later)
     assert same_trees(first.phi, moved.policy.learner.phi) and same_trees(last.phi, first.phi)
     for name in ("successor", "weights"):
         assert not same_trees(getattr(first, name), getattr(moved.policy.learner, name))
         assert not same_trees(getattr(first, name), getattr(last, name))
-    assert len(last.weights.w_c) == 1 and len(past_of(later[1]).action) >= len(past_of(moved).action)
+    assert len(last.weights.w_c) == 1 and len(experience_of(later[1]).action) >= len(experience_of(moved).action)
     assert same_trees(before, jax.tree.map(np.array, (moved.policy, moved.past)))
 
 
@@ -233,8 +233,8 @@ def test_auto_climbs_until_the_certificate_passes(agent):
     assert [rung.level for rung in found.rungs] == ["cost", "penalty", "memory"] and tuple(shown) == found.rungs
     assert [rung.certificate.passed for rung in found.rungs] == [False, False, True]
     assert found.level == "memory" and found.certificate.passed and found.agent is found.rungs[-1].agent
-    assert found.agent.act(START) == ACTIONS.index("down") and found.agent.environment.budgets == (0.5,)
-    easy = adapt(agent, agent.environment.scene, certificate=FEW)
+    assert found.agent.act(START) == ACTIONS.index("down") and found.agent.task.budgets == (0.5,)
+    easy = adapt(agent, scene_of(agent.task), certificate=FEW)
     assert easy.level == "cost" and len(easy.rungs) == 1
 
 
@@ -273,6 +273,6 @@ def test_nothing_can_be_done_with_nothing(name):
 
 
 def test_what_an_environment_is_after_adapting(agent):
-    both = environment_of(agent, np.stack([HIGH_ROAD, 2 * HIGH_ROAD]), "1,2")
+    both = task_of(agent, np.stack([HIGH_ROAD, 2 * HIGH_ROAD]), "1,2")
     assert both.budgets == (1.0, 2.0) and both.scene.cost_names == ("cost-0", "cost-1")
-    assert environment_of(agent, None) == agent.environment
+    assert task_of(agent, None) == agent.task

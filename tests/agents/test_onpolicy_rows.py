@@ -102,7 +102,7 @@ def is_finite(tree: Any) -> bool:
 def test_every_row_trains_on_costs_without_costs_and_without_an_end(name):
     state, records, logs, _ = trained(name)
     assert records.done.shape == (5, 400)
-    assert records.reached[COSTLY].any()
+    assert records.success[COSTLY].any()
     assert records.cost[COSTLY].max() > 0
     assert not records.done[ENDLESS].any()
     assert is_finite((state, logs))

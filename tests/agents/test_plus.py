@@ -5,6 +5,7 @@ import pytest
 from tiny import tiny_agent, tiny_job
 
 from safedsr.adapt.config import CertificateConfig, ClimbConfig
+from safedsr.agent import load, load_all
 from safedsr.agents.plus import learner as plus
 from safedsr.agents.safedsr.equations import Weights
 from safedsr.core import replay
@@ -13,7 +14,6 @@ from safedsr.engine.train import train
 from safedsr.envs.grid.layout import stack_layouts
 from safedsr.envs.grid.text import parse_scene
 from safedsr.errors import UserError
-from safedsr.runs.policy import load, load_all
 from safedsr.types import Transition
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")

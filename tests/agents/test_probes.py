@@ -15,7 +15,6 @@ from safedsr.core.config import EpsilonSchedule, MultiplierConfig
 from safedsr.engine.program import Program
 from safedsr.envs.grid.physics import ACTIONS
 from safedsr.runs.config import TrainConfig
-from safedsr.runs.experiment import Job
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 SHARED: dict[str, Any] = {
@@ -47,7 +46,7 @@ DSR = {
 def learn(name, agent, probes, steps):
     """The trained program and its state."""
     environments = tuple(probe.environment() for probe in probes)
-    program = Program(Job(name, environments, (0, 1), agent, STILL, TrainConfig(steps=steps, chunk=steps)))
+    program = Program(grid_job(name, environments, (0, 1), agent, STILL, TrainConfig(steps=steps, chunk=steps)))
     state, step = program.init(), 0
     while step < steps:
         stop = program.next_stop(step)
@@ -58,7 +57,7 @@ def learn(name, agent, probes, steps):
 
 def start_values(program, state):
     """What is expected of each action at the start, [probes, seeds, ...]."""
-    starts = jnp.asarray([(e.scene.layout.starts[0] + 0.5) / e.scene.layout.scale for e in program.job.environments])
+    starts = jnp.asarray([(e.scene.layout.starts[0] + 0.5) / e.scene.layout.scale for e in program.job.tasks])
     over_seeds = jax.vmap(program.trainer.values, (0, None))
     return jax.vmap(over_seeds)(program.trainer.policy(state), starts.astype(jnp.float32))
 
@@ -90,7 +89,7 @@ PLUS = SafeDsrPlusConfig(
 def test_budgets_decide_the_way(name, agent):
     program, state = learn(name, agent, COSTLY, 1200)
     lam = np.moveaxis(np.asarray(program.trainer.multipliers(state)), 1, 2)  # [probes, costs, seeds]
-    tight = np.array([[budget == 0 for budget in e.budgets] for e in program.job.environments])
+    tight = np.array([[budget == 0 for budget in e.budgets] for e in program.job.tasks])
     assert (lam[tight] > 0.5).all() and not lam[~tight].any()
     assert_all_best(program, state, COSTLY)
 

@@ -26,7 +26,7 @@ from safedsr.agents.safedsr.equations import (
     weights_loss,
 )
 from safedsr.agents.safedsr.learner import Batch, batch_features, init, learn, learn_successor, make_safedsr, recall
-from safedsr.agents.value_based.loop import Memory, Policy
+from safedsr.agents.value_based.trainer import Memory, Policy
 from safedsr.core.config import MultiplierConfig
 from safedsr.core.nets import Mlp, descend
 from safedsr.core.replay import init_reservoir, store, unpack, value_bins

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import chisquare
-from tiny import GRID, advance, same_trees, tiny_agent, tiny_environment, tiny_job
+from tiny import GRID, advance, same_trees, tiny_agent, tiny_job, tiny_task
 
 from safedsr.agents.registry import make_trainer
-from safedsr.agents.value_based.loop import EVALUATE
+from safedsr.agents.value_based.trainer import EVALUATE
 from safedsr.core import replay
 from safedsr.core.config import EpsilonSchedule, MultiplierConfig
 from safedsr.engine.program import Program
@@ -48,7 +48,7 @@ def remembered(state, steps):
 @pytest.mark.parametrize("text", MAPS)
 @pytest.mark.parametrize("name", AGENTS)
 def test_shapes_and_types_are_a_fixed_point(name, text):
-    layout = tiny_environment(text).scene.layout
+    layout = tiny_task(text).scene.layout
     trainer = make_trainer(name, tiny_agent(name), GRID)
     state = jax.eval_shape(trainer.init, jax.random.key(0), layout)
     aim = jnp.zeros(len(layout.costs))
@@ -89,7 +89,7 @@ def test_lam_moves_at_the_ends_of_episodes_after_penalty_start_alone():
     """One step at a time; all numbers are sums of powers of two, so equality is exact."""
     tuning = MultiplierConfig(penalty_start=60, lam_lr=0.0625, aim=(1.0,))
     program = collector("safedqn", multiplier=tuning, train_every=1, sync_every=1)
-    layout = program.job.environments[0].scene.layout
+    layout = program.job.tasks[0].scene.layout
     state, lams, steps = program.init(), [], []
     for step in range(200):
         state, records = collect(program, 1, state, step)
@@ -124,7 +124,7 @@ def test_lam_may_wait_for_the_first_goal():
         state, records = collect(program, 1, state, step)
         lams.append(float(state.multiplier.lam[0, 0, 0]))
         done.append(records.done[0])
-        reached.append(records.reached[0])
+        reached.append(records.success[0])
     goal = reached.index(True)
     assert any(done[:goal]) and lams[: goal + 1] == [0.0] * goal + [1.0]
     after = goal + 1 + done[goal + 1 :].index(True)
@@ -137,7 +137,7 @@ def test_a_controller_that_waits_goes_on_waiting_while_it_is_evaluated():
     before = program.init()
     multiplier = jax.tree.map(np.asarray, before.multiplier)
     after, records, _ = advance(program, before, 0, EVALUATE, 10)
-    assert np.asarray(records.reached).any() and same_trees(after.multiplier, multiplier)
+    assert np.asarray(records.success).any() and same_trees(after.multiplier, multiplier)
 
 
 def test_records_are_sums_of_their_episode():
@@ -149,10 +149,10 @@ def test_records_are_sums_of_their_episode():
         ret, cost, length = ret + t.reward[now], cost + t.cost[now, 0], length + 1
         assert records.length[now] == length and records.cost[now, 0] == cost
         assert records.ret[now] == pytest.approx(ret, abs=1e-5)
-        assert records.done[now] == (records.reached[now] or length == 7)
+        assert records.done[now] == (records.success[now] or length == 7)
         if records.done[now]:
             ret, cost, length = 0.0, 0.0, 0
-    assert records.reached.any() and (records.done & ~records.reached).any()
+    assert records.success.any() and (records.done & ~records.success).any()
 
 
 def test_accelerators_act_alike(monkeypatch):
@@ -169,17 +169,17 @@ def test_accelerators_act_alike(monkeypatch):
 def test_what_is_remembered_of_an_episodes_end(terminal):
     program = collector("safedsr", grid=STILL, terminal=terminal)
     state, records = collect(program, 400)
-    layout = program.job.environments[0].scene.layout
+    layout = program.job.tasks[0].scene.layout
     t = remembered(state, 400)
-    np.testing.assert_array_equal(t.terminated, records.reached)
-    truncated = records.done & ~records.reached
+    np.testing.assert_array_equal(t.terminated, records.success)
+    truncated = records.done & ~records.success
     assert truncated.any() and not t.terminated[truncated].any()
     np.testing.assert_array_equal(t.obs[1:][~records.done[:-1]], records.obs[:-1][~records.done[:-1]])
     start = np.array([0.5, 0.5], np.float32) / layout.scale
     np.testing.assert_array_equal(t.obs[1:][records.done[:-1]], np.tile(start, (records.done[:-1].sum(), 1)))
     ends = np.where(records.done[:, None] & (terminal == "restart"), start, records.obs)
     np.testing.assert_array_equal(t.next_obs, ends)
-    at_goal = np.asarray(position(t.next_obs[records.reached], layout))[:, 0] >= 4
+    at_goal = np.asarray(position(t.next_obs[records.success], layout))[:, 0] >= 4
     assert at_goal.all() if terminal != "restart" else not at_goal.any()
     assert sorted(set(t.reward.tolist())) == pytest.approx([-0.01, 0.99])
 
@@ -213,10 +213,10 @@ def test_lam_budget_and_map_change_without_recompiling_and_act():
     _, pushed = collect(program, 200, steep)
     assert not np.array_equal(plain.obs, pushed.obs)
 
-    scene = with_costs(program.job.environments[0].scene, np.full((4, 4), 2.0, np.float32))
+    scene = with_costs(program.job.tasks[0].scene, np.full((4, 4), 2.0, np.float32))
     program.layout = jax.tree.map(lambda x: x[None], scene.layout)
     _, dear = collect(program, 200)
-    ended = dear.done & ~dear.reached
+    ended = dear.done & ~dear.success
     assert (dear.cost[ended] == 2.0 * GRID.time_limit).all() and ended.any()
 
     lams = {}
@@ -284,7 +284,7 @@ def test_memory_fills_the_ring_and_the_reservoir():
     seen = np.asarray(state.reservoir.seen[0, 0])  # [1 + J, bins]
     t = remembered(state, 400)
     assert seen.shape == (3, 4) and (seen.sum(1) == 400).all()
-    assert seen[0].tolist() == [400 - records.reached.sum(), 0, 0, records.reached.sum()]
+    assert seen[0].tolist() == [400 - records.success.sum(), 0, 0, records.success.sum()]
     for j, high in enumerate((1.0, 2.0)):
         assert seen[1 + j].tolist() == [(t.cost[:, j] == 0).sum(), 0, 0, (t.cost[:, j] == high).sum()]
     assert seen[0, 3] > 0 and (seen[1:, 3] > 0).all()

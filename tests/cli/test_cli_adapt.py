@@ -47,7 +47,7 @@ def test_an_adaptation(run, costs, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "memory" in shown and "certificate passes" in shown and f"adapted policy: {out}" in shown
     found = safedsr.load(out)
-    assert found.act(START) == ACTIONS.index("down") and found.environment.budgets == (0.5,) and found.past is not None
+    assert found.act(START) == ACTIONS.index("down") and found.task.budgets == (0.5,) and found.past is not None
     written = json.loads((out / "certificate.json").read_text())
     assert written["passed"] and written["level"] == "memory" and written["require"] == 0.95
     assert [rung["level"] for rung in written["rungs"]] == ["cost", "penalty", "memory"]

@@ -106,7 +106,7 @@ def test_no_costs_at_all(rule):
 WAITING = replace(CONFIG, after_goal=True, penalty_start=0)
 
 
-def step(state, cost, done=True, reached=False, config=WAITING):
+def step(state, cost, done=True, success=False, config=WAITING):
     cost = jnp.full(len(state.lam), cost, jnp.float32)
     flags = jnp.asarray(done), jnp.asarray(reached)
     return multiplier.after_step(state, cost, jnp.full(len(state.lam), 5.0), *flags, jnp.int32(0), config)
@@ -119,12 +119,12 @@ def test_after_the_first_goal_it_is_as_if_it_had_never_waited(rule):
     for _ in range(3):
         state = step(state, 9.0, config=config)
         np.testing.assert_array_equal(state.lam, 0)
-    state = step(state, 9.0, reached=True, config=config)
+    state = step(state, 9.0, success=True, config=config)
     before, usual = state, multiplier.at(jnp.full(2, CONFIG.lam_start))
     for kept, expected in zip(state, usual, strict=True):
         np.testing.assert_array_equal(kept, expected)
     for cost in (9.0, 8.0):
-        state, usual = (step(s, cost, reached=True, config=config) for s in (state, usual))
+        state, usual = (step(s, cost, success=True, config=config) for s in (state, usual))
     np.testing.assert_array_equal(state.lam, usual.lam)
     assert (state.lam != before.lam).all()
 

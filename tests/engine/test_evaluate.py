@@ -5,15 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import beta, t
-from tiny import linear, tiny_environment, tiny_job
+from tiny import linear, tiny_job, tiny_task
 
-from safedsr.agents.value_based.loop import Policy
+from safedsr.agent import Agent
+from safedsr.agents.value_based.trainer import Policy
 from safedsr.engine import evaluate as module
-from safedsr.engine.evaluate import agent_paths, evaluate, evaluate_run, run_episodes
+from safedsr.engine.evaluate import evaluate, run_episodes
 from safedsr.envs.grid.config import GridConfig
 from safedsr.envs.grid.physics import ACTIONS
 from safedsr.errors import UserError
-from safedsr.runs.policy import Agent
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 STILL = GridConfig(step_std=0.0, time_limit=9)
@@ -23,9 +23,9 @@ FIVE = "S.C.G"  # going right: 0.5, 1.25, 2, 2.75, 3.5, 4.25: two of five steps 
 def walker(direction, text=FIVE, budget=2.0, grid=STILL):
     """An agent that always wants the same."""
     job = tiny_job("safedqn", text, grid=grid, hidden=())
-    job = dataclasses.replace(job, environments=(tiny_environment(text, budget),))
+    job = dataclasses.replace(job, tasks=(tiny_task(text, budget),))
     q = linear(np.zeros((4, 2)), np.eye(4)[ACTIONS.index(direction)])
-    return Agent(job, Policy(q, jnp.zeros(len(job.environments[0].budgets))), 0, 0)
+    return Agent(job, Policy(q, jnp.zeros(len(job.tasks[0].budgets))), 0, 0)
 
 
 def test_a_walk_that_is_known():
@@ -54,18 +54,18 @@ def test_reaching_the_goal_on_the_last_step_counts():
 
 def test_other_budgets_and_other_costs():
     agent = walker("right")
-    tight = evaluate(agent, tiny_environment(FIVE, budget=1.5), episodes=5)
+    tight = evaluate(agent, tiny_task(FIVE, budget=1.5), episodes=5)
     assert (tight.goal_rate.value, tight.safe_goal_rate.value) == (1.0, 0.0)
-    both = tiny_environment("SAA.G\n\nA = fire 1\n\ncost water\n. . . 0.5 .\n")
+    both = tiny_task("SAA.G\n\nA = fire 1\n\ncost water\n. . . 0.5 .\n")
     found = evaluate(agent, both._replace(budgets=(0.5, 3.0)), episodes=5)
     assert both.scene.cost_names == ("water", "fire")
     assert [cost.value for cost in found.cost] == [0.5, 3.0] and found.safe_goal_rate.value == 1.0
     assert evaluate(agent, both._replace(budgets=(0.4, 3.0)), episodes=5).safe_goal_rate.value == 0.0
-    assert evaluate(agent, tiny_environment("S...G"), episodes=5).cost == ()
+    assert evaluate(agent, tiny_task("S...G"), episodes=5).cost == ()
 
 
 def test_another_map():
-    found = evaluate(walker("right"), tiny_environment("S..#\n##..\n##.G\n"), episodes=3)
+    found = evaluate(walker("right"), tiny_task("S..#\n##..\n##.G\n"), episodes=3)
     assert found.goal_rate.value == 0.0 and found.length.value == 9
 
 
@@ -77,7 +77,7 @@ def test_random_actions_make_a_difference():
     again, other = (evaluate(agent, episodes=400, epsilon=0.5, seed=seed) for seed in (0, 1))
     assert again == found and other != found
     # Every step is random with probability 1/2 and then goes right, left or nowhere: 5/8, 1/8 and 1/4.
-    assert np.mean(run_episodes(agent, agent.environment.scene.layout, 400, 1.0).length) > found.length.high
+    assert np.mean(run_episodes(agent, agent.task.params, 400, 1.0).length) > found.length.high
 
 
 @pytest.mark.parametrize(("hits", "count"), [(0, 20), (7, 20), (20, 20), (499, 1000)])
@@ -103,7 +103,7 @@ def test_impossible_evaluations(given, message):
 
 
 def test_paths_for_pictures():
-    greedy, random = agent_paths(walker("right"), tiny_environment(FIVE).scene.layout, (0.0, 1.0))
+    greedy, random = agent_paths(walker("right"), tiny_task(FIVE).scene.layout, (0.0, 1.0))
     np.testing.assert_allclose(greedy, [[0.5 + 0.75 * k, 0.5] for k in range(6)])
     assert random.shape[1] == 2 and not np.array_equal(random, greedy)
 
@@ -137,7 +137,7 @@ def test_numbers_for_machines():
 
 def test_episodes_do_not_depend_on_who_walks_beside_them():
     agent = walker("right", grid=GridConfig(time_limit=40))
-    layout = agent.environment.scene.layout
+    layout = agent.task.params
     together = run_episodes(agent, layout, 150, 0.6)  # more than there are walkers
     keys = jax.random.split(jax.random.key(0), 150)
     apart = [module.run_keys(agent, layout, keys[n : n + 50], 0.6) for n in (0, 50, 100)]

@@ -112,8 +112,8 @@ def assert_trajectories_agree_with_episodes(folder):
 def assert_tables_tell_the_run(run, losses):
     for episodes in run.by_seed():
         np.testing.assert_array_equal(np.cumsum(episodes.length), episodes.end_step)
-        assert (episodes.length[~episodes.reached] == 12).all() and goal_count(episodes) > 0
-        np.testing.assert_allclose(episodes.ret, episodes.reached - 0.01 * episodes.length, atol=1e-5)
+        assert (episodes.length[~episodes.success] == 12).all() and goal_count(episodes) > 0
+        np.testing.assert_allclose(episodes.ret, episodes.success - 0.01 * episodes.length, atol=1e-5)
     curves = run.curves
     assert curves.keys() == {"environment", "seed", "step", "lam_0", *losses}
     for seed in run.seeds:
@@ -274,7 +274,7 @@ def test_progress_tells_what_happened(tmp_path):
     assert all((p.steps, p.count, p.lanes, p.lam) == (160, 20, 3, 0.0) for p in seen)
     assert all(p.safe_goal_rate == p.goal_rate for p in seen)  # no costs
     last = run.episodes["end_step"] > 140
-    assert seen[-1].goal_rate == pytest.approx(run.episodes["reached"][last].mean())
+    assert seen[-1].goal_rate == pytest.approx(run.episodes["success"][last].mean())
     assert "lam_0" not in run.curves and "cost_0" not in run.episodes
 
 

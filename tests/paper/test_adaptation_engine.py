@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import advance, same_trees, tiny_environment, tiny_job
+from tiny import advance, same_trees, tiny_job, tiny_task
 
 from safedsr.agents.safedsr.pretrain import random_steps
-from safedsr.agents.value_based.loop import EVALUATE, PENALTY
+from safedsr.agents.value_based.trainer import EVALUATE, PENALTY
 from safedsr.core import replay
 from safedsr.core.config import MultiplierConfig
 from safedsr.engine.program import Program
@@ -182,7 +182,7 @@ def test_pretraining_teaches_features_before_the_first_step():
     before, after = plain.init(), pretrained.init()
     assert same_trees(before.learner.successor, after.learner.successor)
     assert same_trees(after.learner.encoder.phi, after.learner.target_phi) and np.array_equal(before.ring, after.ring)
-    layout = tiny_environment(BEFORE[0]).scene.layout
+    layout = tiny_task(BEFORE[0]).scene.layout
     t = random_steps(jax.random.key(1), layout, GridConfig(), 500)
 
     def error(state):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tiny import tiny_job
 
-from safedsr.agents.value_based.loop import EVALUATE
+from safedsr.agents.value_based.trainer import EVALUATE
 from safedsr.cli import main
 from safedsr.cli.adaptation import KINDS, LATER, OWNERS, choose
 from safedsr.core.config import MultiplierConfig
@@ -63,7 +63,7 @@ def test_every_training_fits_into_its_phases(scale):
     before, after = (found[f"safedsr-cut-{kind}"].job for kind in ("before", "after"))
     assert before.agent.buffer_size <= scale.of(plan.TRAINED) and before.agent.multiplier.rule == "sign"
     assert before.train.steps == scale.of(600_000) and after.train.steps == scale.of(1_100_000)
-    assert [e.scene.cost_names for e in after.environments] == [("square",), ("inverse-diamond",), ("diamond",)]
+    assert [e.scene.cost_names for e in after.tasks] == [("square",), ("inverse-diamond",), ("diamond",)]
     assert found["safedsr-cut-pretrained-before"].job.agent.pretrain == scale.of(10_000)
     assert found["ppo-lag-finetune"].first_step == 0 and found["safedqn-finetune"].first_step == scale.of(500_000)
 
@@ -106,7 +106,7 @@ def test_killed_and_resumed_is_as_if_it_had_never_stopped(tmp_path, capsys):
     assert runs.load_run(out / "tiny-after").episodes["end_step"].min() > 120
 
 
-def episodes(ends, cost, reached=True):
+def episodes(ends, cost, success=True):
     ends = np.asarray(ends)
     cost = np.broadcast_to(np.float32(cost), ends.shape)[:, None]
     return Episodes(ends, np.ones_like(ends), np.zeros(len(ends)), cost, np.broadcast_to(reached, ends.shape))

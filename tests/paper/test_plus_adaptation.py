@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tiny import GRID, tiny_agent
 
+from safedsr.agent import load
 from safedsr.engine.train import train
 from safedsr.envs.grid import physics as grid
 from safedsr.envs.grid.config import GridConfig
@@ -16,8 +17,7 @@ from safedsr.paper import plus_adaptation
 from safedsr.paper.adaptation_rungs import LEVELS
 from safedsr.runs import experience as memory
 from safedsr.runs.config import TrainConfig
-from safedsr.runs.experiment import Job, make_environments
-from safedsr.runs.policy import load
+from safedsr.runs.job import grid_job, tasks_for
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 ORACLE = dict.fromkeys(plus_adaptation.NEW, 0.9)
@@ -26,9 +26,9 @@ ORACLE = dict.fromkeys(plus_adaptation.NEW, 0.9)
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plus") / "safedsr-plus"
-    environments = make_environments("safedsr-plus", ["two-rooms"], ["none", "diamond"], "5")
+    environments = tasks_for("safedsr-plus", ["two-rooms"], ["none", "diamond"], "5")
     agent = tiny_agent("safedsr-plus")
-    train(Job("safedsr-plus", environments, (100, 101), agent, GRID, TrainConfig(steps=400, chunk=40)), folder)
+    train(grid_job("safedsr-plus", environments, (100, 101), agent, GRID, TrainConfig(steps=400, chunk=40)), folder)
     return folder
 
 
@@ -50,9 +50,9 @@ def test_every_agent_is_tried_once_on_all_new_costs(run, tmp_path, monkeypatch):
 
 
 def test_a_run_without_the_known_costs_is_refused(tmp_path):
-    environments = make_environments("safedsr-plus", ["one-room"], ["diamond"], "5")
+    environments = tasks_for("safedsr-plus", ["one-room"], ["diamond"], "5")
     train(
-        Job("safedsr-plus", environments, (0,), tiny_agent("safedsr-plus"), GRID, TrainConfig(steps=40, chunk=20)),
+        grid_job("safedsr-plus", environments, (0,), tiny_agent("safedsr-plus"), GRID, TrainConfig(steps=40, chunk=20)),
         tmp_path / "run",
     )
     with pytest.raises(UserError, match="no agent that knows two-rooms with diamond costs"):
@@ -78,12 +78,12 @@ def true_forecast(layout, config: GridConfig):
 def test_true_forecasts_express_any_costs_and_those_of_a_beginner_do_not(run, monkeypatch):
     """With true chances of the next cell, the costs of cells are the weights."""
     agent = load(run, seed=100, environment=1)
-    layout = agent.environment.scene.layout
+    layout = agent.task.params
     beginner = plus_adaptation.held_out_r2(agent, "small-diamond")
     assert beginner < 0.5
     forecast = true_forecast(layout, agent.job.grid)
     monkeypatch.setattr(memory, "features_of", forecast)
-    exact = np.asarray(plus_adaptation.environment_of(agent, "small-diamond").scene.layout.costs[0], np.float64).ravel()
+    exact = np.asarray(plus_adaptation.task_of(agent, "small-diamond").scene.layout.costs[0], np.float64).ravel()
     known = SimpleNamespace(phi=None, weights=SimpleNamespace(w_c=exact[None]))
     monkeypatch.setattr(plus_adaptation, "learner_of", lambda agent: known)
     assert plus_adaptation.held_out_r2(agent, "small-diamond") > 0.9

@@ -10,12 +10,12 @@ from safedsr.engine.train import train
 from safedsr.figures.style import thousands
 from safedsr.paper import plus_adaptation, plus_tables
 from safedsr.paper.adaptation_plan import Scale
+from safedsr.runs.collect import load_results
 from safedsr.runs.config import TrainConfig
-from safedsr.runs.experiment import Job, make_environments
 from safedsr.runs.folder import load_run
+from safedsr.runs.job import grid_job, tasks_for
 from safedsr.runs.metrics import goal_count, safe_goal_count
 from safedsr.runs.reference import Level, Reference, key_of
-from safedsr.runs.results import load_results
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 PUBLISHED = Path(__file__).parents[2] / "results" / "plus"
@@ -29,9 +29,9 @@ def out(tmp_path_factory):
         ("safedsr-plus", ["none", "diamond"], (0, 1)),
         ("safedsr-plus-no-waves", ["diamond"], (2, 3)),
     ):
-        environments = make_environments("safedsr-plus", ["one-room"], costs, "5")
+        environments = tasks_for("safedsr-plus", ["one-room"], costs, "5")
         agent = tiny_agent("safedsr-plus")
-        train(Job("safedsr-plus", environments, seeds, agent, train=TrainConfig(4_000, chunk=40)), folder / name)
+        train(grid_job("safedsr-plus", environments, seeds, agent, train=TrainConfig(4_000, chunk=40)), folder / name)
     return folder
 
 

@@ -16,9 +16,9 @@ from safedsr.errors import UserError
 from safedsr.paper.experiments import ABLATIONS, EXPERIMENTS, ON_POLICY, QUICK_SETTINGS, Row, shorten
 from safedsr.paper.reproduce import Task, make_task, plan, reproduce, share_done, standing, with_settings
 from safedsr.runs import storage
+from safedsr.runs.collect import load_results
 from safedsr.runs.folder import load_run
 from safedsr.runs.pack import pack
-from safedsr.runs.results import load_results
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 TINY = {
@@ -46,11 +46,11 @@ def test_the_baselines_are_those_of_the_paper():
     tasks = {task.name: task.job for task in plan("baselines")}
     assert set(tasks) == {*ON_POLICY, "safedqn", "safedsr", "safedsr-absorb"}
     for name, job in tasks.items():
-        names = {environment.name for environment in job.environments}
+        names = {environment.name for environment in job.tasks}
         six = {f"{rooms}, {costs}" for rooms in ROOM_NAMES for costs in ("none", "diamond")}
         assert names == six | ({f"{rooms}, 2*diamond" for rooms in ROOM_NAMES} if name in ON_POLICY else set())
         assert job.seeds == tuple(range(10))
-        assert {environment.budgets for environment in job.environments} == {(5.0,)}
+        assert {environment.budgets for environment in job.tasks} == {(5.0,)}
         assert job.train.steps == 500_000 and job.train.trajectories == 100_000
     assert tasks["safedsr"].agent.terminal == "cut" and tasks["safedsr-absorb"].agent.terminal == "absorb"
 
@@ -76,11 +76,11 @@ def test_plus_is_judged_on_fresh_seeds_and_each_ablation_takes_one_thing_away():
     tasks = {task.name.removeprefix("safedsr-plus").removeprefix("-"): task.job for task in plan("plus")}
     assert all(job.seeds == tuple(range(200, 210)) and job.train.steps == 500_000 for job in tasks.values())
     whole = flat(asdict(tasks[""].agent))
-    assert len(tasks[""].environments) == 15 and tasks["two-costs"].environments[0].budgets == (5.0, 10.0)
+    assert len(tasks[""].tasks) == 15 and tasks["two-costs"].tasks[0].budgets == (5.0, 10.0)
     for name in ABLATIONS:
         taken = {key: value for key, value in flat(asdict(tasks[name].agent)).items() if value != whole[key]}
         assert taken == ABLATIONS[name]
-        assert [e.scene.cost_names for e in tasks[name].environments] == [("diamond",)] * 3
+        assert [e.scene.cost_names for e in tasks[name].tasks] == [("diamond",)] * 3
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
@@ -89,7 +89,7 @@ def test_quick_jobs_are_short_in_everything(experiment):
         assert quick.name == task.name and quick.job.algorithm == task.job.algorithm
         assert quick.job.train.steps == task.job.train.steps // 50 and len(quick.job.seeds) == 2
         assert quick.job.train.steps >= 2 * quick.job.chunk and quick.job.agent.train_start <= 1_000
-        assert len(quick.job.environments) == len(task.job.environments) and quick.work < task.work / 10
+        assert len(quick.job.tasks) == len(task.job.tasks) and quick.work < task.work / 10
 
 
 def test_delays_shrink_with_the_steps():
@@ -101,7 +101,7 @@ def test_a_part_of_an_experiment():
     tasks = plan("baselines", algos=["safedsr", "cpo"], layouts=["rooms-4"], seeds=3)
     assert [task.name for task in tasks] == ["cpo", "safedsr", "safedsr-absorb"]
     for task in tasks:
-        assert {e.scene.name for e in task.job.environments} == {"rooms-4"} and task.job.seeds == (0, 1, 2)
+        assert {e.scene.name for e in task.job.tasks} == {"rooms-4"} and task.job.seeds == (0, 1, 2)
 
 
 @pytest.mark.parametrize(

@@ -47,9 +47,9 @@ def row_of(found, number, environment, label):
 @pytest.mark.parametrize(
     ("number", "environment", "of"),
     [
-        (3, 4, lambda e: e.reached.sum()),
-        (4, 1, lambda e: e.reached.sum()),
-        (5, 3, lambda e: (e.reached & (e.cost[:, 0] <= 5)).sum()),
+        (3, 4, lambda e: e.success.sum()),
+        (4, 1, lambda e: e.success.sum()),
+        (5, 3, lambda e: (e.success & (e.cost[:, 0] <= 5)).sum()),
         (6, 1, lambda e: e.ret[-1]),
         (7, 5, lambda e: e.cost[-1, 0]),
     ],

@@ -9,11 +9,12 @@ import pytest
 from scipy.stats import chisquare
 from tiny import tiny_job
 
+from safedsr.agent import load, load_all
 from safedsr.engine.program import Program
 from safedsr.errors import UserError
 from safedsr.runs import storage
 from safedsr.runs.folder import Run
-from safedsr.runs.policy import load, load_all, save_policy
+from safedsr.runs.policy import save_policy
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 AGENTS = ("safedqn", "safedsr")
@@ -40,7 +41,7 @@ def episodes(*ended):
         "length": np.ones(count, np.int32),
         "return": np.zeros(count, np.float32),
         "cost_0": np.array(cost, np.float32),
-        "reached": np.array(reached),
+        "success": np.array(reached),
     }
 
 
@@ -85,12 +86,12 @@ def test_a_loaded_policy_is_the_one_that_was_trained(name, saved):
             agent = load(folder, seed, environment)
             np.testing.assert_allclose(agent.values(OBS[0]).score, expected.score, rtol=1e-5, atol=1e-6)
             assert agent.act(OBS[0]) == np.argmax(expected.score) and agent.seed == seed
-            assert agent.environment.name == program.job.environments[environment].name
+            assert agent.task.title == program.job.tasks[environment].name
     everyone = load_all(folder)
     assert list(everyone) == [(environment, seed) for environment in (0, 1) for seed in SEEDS]
     for (environment, seed), agent in everyone.items():
         np.testing.assert_array_equal(agent.values(OBS).score, load(folder, seed, environment).values(OBS).score)
-        assert (agent.environment.scene.layout.walls.shape, agent.seed) == (((1, 3), (2, 3))[environment], seed)
+        assert (agent.task.params.walls.shape, agent.seed) == (((1, 3), (2, 3))[environment], seed)
 
 
 @pytest.mark.parametrize("name", AGENTS)

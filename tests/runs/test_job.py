@@ -2,11 +2,11 @@ import dataclasses
 import json
 
 import pytest
-from tiny import tiny_agent, tiny_environment, tiny_job
+from tiny import tiny_agent, tiny_job, tiny_task
 
 from safedsr.core.config import MultiplierConfig
 from safedsr.errors import UserError
-from safedsr.runs.experiment import job_from_dict, make_environments
+from safedsr.runs.job import job_from_dict
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,8 @@ def test_impossible_settings_are_named(settings, message):
         tiny_job("safedsr", **settings)
 
 
-ONE = tiny_environment()
-TWO = tiny_environment("SAB.G\n\nA = fire 1\nB = water 2\n")
+ONE = tiny_task()
+TWO = tiny_task("SAB.G\n\nA = fire 1\nB = water 2\n")
 
 
 @pytest.mark.parametrize(
@@ -66,20 +66,20 @@ def test_impossible_jobs_are_named(changes, message):
 
 def test_budgets_for_costs_that_do_not_exist(write_map):
     path = write_map("S.C.G", "yard.txt")
-    (environment,) = make_environments("safedqn", [path], budget="2.5")
+    (environment,) = tasks_for("safedqn", [path], budget="2.5")
     assert environment.budgets == (2.5,) and environment.name == "yard, cost"
     with pytest.raises(
         UserError, match=r"^budget is '1,2'; there are 1 costs: give one number for all, or one for each"
     ):
-        make_environments("safedqn", [path], budget="1,2")
+        tasks_for("safedqn", [path], budget="1,2")
     with pytest.raises(UserError, match=r"^layout 'bare' has no costs and safedqn needs some; give --costs"):
-        make_environments("safedqn", [write_map("S..G", "bare.txt")])
+        tasks_for("safedqn", [write_map("S..G", "bare.txt")])
     with pytest.raises(UserError, match=r"^budget is '1'; dqn takes none"):
-        make_environments("dqn", [path], budget="1")
+        tasks_for("dqn", [path], budget="1")
 
 
 def test_every_layout_meets_every_choice_of_costs():
-    found = make_environments("safedsr", ["one-room", "two-rooms"], ["diamond", "none"], "5")
+    found = tasks_for("safedsr", ["one-room", "two-rooms"], ["diamond", "none"], "5")
     assert [e.name for e in found] == [
         "one-room, diamond",
         "one-room, none",
@@ -87,7 +87,7 @@ def test_every_layout_meets_every_choice_of_costs():
         "two-rooms, none",
     ]
     assert {e.budgets for e in found} == {(5.0,)}
-    (bare,) = make_environments("dsr", ["one-room"])
+    (bare,) = tasks_for("dsr", ["one-room"])
     assert bare.budgets == () and bare.scene.layout.costs.shape == (0, 11, 11)
 
 
@@ -98,7 +98,7 @@ def test_a_job_survives_being_written_down(name):
     again = job_from_dict(data)
     assert json.loads(json.dumps(again.to_dict())) == data
     assert (again.agent, again.grid, again.train, again.seeds) == (job.agent, job.grid, job.train, job.seeds)
-    for one, other in zip(job.environments, again.environments, strict=True):
+    for one, other in zip(job.tasks, again.tasks, strict=True):
         assert one.budgets == other.budgets and one.scene.cost_names == other.scene.cost_names
         assert (one.scene.layout.costs == other.scene.layout.costs).all()
 

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from scipy.spatial import KDTree
 from tiny import linear, tiny_job
 
-from safedsr.adapt.costs import past_of
+from safedsr.adapt.costs import experience_of
+from safedsr.agent import load, load_all
 from safedsr.core.replay import pack, unpack
 from safedsr.envs.grid.catalog import load_scene
 from safedsr.envs.grid.config import GridConfig
@@ -15,7 +16,6 @@ from safedsr.errors import UserError
 from safedsr.runs import experience as memory
 from safedsr.runs import storage
 from safedsr.runs.experience import make_past, relabel, spread, steps, visits
-from safedsr.runs.policy import load, load_all
 from safedsr.types import Transition
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
@@ -119,15 +119,15 @@ def test_visits_are_counted_by_cell():
     np.testing.assert_array_equal(visits(make_past(rows, PHI, MAP), MAP), expected)
 
 
-def test_a_training_leaves_the_past_of_every_policy(trained):
+def test_a_training_leaves_the_experience_of_every_policy(trained):
     folder = trained("safedsr")
     everyone = load_all(folder)
-    pasts = [past_of(agent) for agent in everyone.values()]
+    pasts = [experience_of(agent) for agent in everyone.values()]
     assert len(pasts) == 2 and not np.array_equal(pasts[0].place[:10], pasts[1].place[:10])
     for (environment, seed), agent in everyone.items():
-        past, alone = past_of(agent), past_of(load(folder, seed, environment))
+        past, alone = experience_of(agent), experience_of(load(folder, seed, environment))
         assert all(np.array_equal(a, b) for a, b in zip(past, alone, strict=True))
-        t = steps(past, agent.environment.scene.layout, tiny_job("safedsr").grid)
+        t = steps(past, agent.task.params, tiny_job("safedsr").grid)
         moved = np.asarray(t.next_obs - t.obs) * 3
         assert len(t.obs) >= 20 and (np.abs(moved).max(1) < 1).all() and (moved[np.asarray(t.action) == 2] <= 0).all()
         np.testing.assert_array_equal(t.terminated == 1, np.floor(np.asarray(t.next_obs)[:, 0] * 3) == 2)
@@ -148,8 +148,8 @@ def test_a_damaged_past_is_noticed(trained, tmp_path):
 
 def test_features_are_those_of_the_agent(trained):
     agent = load(trained("safedsr"))
-    past = past_of(agent)
-    known = memory.fit_features(past, agent.policy.learner.phi, agent.environment.scene.layout)
+    past = experience_of(agent)
+    known = memory.fit_features(past, agent.policy.learner.phi, agent.task.params)
     np.testing.assert_allclose((known**2).sum(1), 1, rtol=1e-5)
     np.testing.assert_allclose(past.gram, known.T @ known, rtol=1e-6, atol=1e-6)
     assert known.shape == (len(past.action), 6)

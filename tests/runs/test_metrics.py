@@ -21,14 +21,14 @@ from safedsr.runs.metrics import (
 )
 
 
-def episodes(end_step, cost=None, reached=None, ret=None) -> Episodes:
+def episodes(end_step, cost=None, success=None, ret=None) -> Episodes:
     count = len(end_step)
     return Episodes(
         end_step=np.array(end_step, np.int64),
         length=np.diff(np.array([0, *end_step])),
         ret=np.zeros(count) if ret is None else np.array(ret, np.float64),
         cost=np.zeros((count, 1)) if cost is None else np.array(cost, np.float64).reshape(count, -1),
-        reached=np.ones(count, bool) if reached is None else np.array(reached, bool),
+        success=np.ones(count, bool) if reached is None else np.array(reached, bool),
     )
 
 
@@ -96,7 +96,7 @@ def test_safe_goals_keep_every_budget():
     run = episodes(
         [10, 20, 30, 40, 50],
         cost=[[5, 1], [5.5, 0], [0, 2.5], [0, 0], [4, 2]],
-        reached=[True, True, True, False, True],
+        success=[True, True, True, False, True],
     )
     np.testing.assert_array_equal(safe(run, (5, 2)), [True, False, False, False, True])
     assert goal_count(run) == 4
@@ -106,7 +106,7 @@ def test_safe_goals_keep_every_budget():
 
 
 def test_without_costs_every_goal_is_safe():
-    run = episodes([1, 2, 3], cost=np.zeros((3, 0)), reached=[True, False, True])
+    run = episodes([1, 2, 3], cost=np.zeros((3, 0)), success=[True, False, True])
     assert safe_goal_count(run, ()) == 2
 
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from folders import Place, some_episodes, write_run
 
+from safedsr.agent import load
 from safedsr.cli import main
 from safedsr.errors import UserError
 from safedsr.report.tables import report
 from safedsr.runs import storage
+from safedsr.runs.collect import load_results, trend
 from safedsr.runs.folder import resume_run
 from safedsr.runs.metrics import iqm
 from safedsr.runs.pack import pack, stretches
-from safedsr.runs.policy import load
-from safedsr.runs.results import load_results, trend
 
 RESULTS = Path(__file__).parents[2] / "results" / "baselines"
 

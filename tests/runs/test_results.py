@@ -26,7 +26,7 @@ def test_counts_and_series_of_known_episodes(tmp_path):
     (found,) = load_results([write_known(tmp_path / "run")], remarks)
     assert remarks == []
     assert found.layout == "one-room" and found.costs == ("diamond",) and found.budgets == (5.0,)
-    assert found.seeds == (0, 1) and found.steps == 1000 and found.environment == "one-room, diamond"
+    assert found.seeds == (0, 1) and found.steps == 1000 and found.task == "one-room, diamond"
     expected = {
         "goal count": [3, 1],
         "safe goal count": [2, 1],

@@ -19,7 +19,7 @@ def rows(*end_steps: int, seed: int = 0, environment: int = 0, costs: int = 1) -
         "end_step": np.array(end_steps, np.int64),
         "length": np.full(count, 10, np.int32),
         "return": np.full(count, 0.5, np.float32),
-        "reached": np.full(count, True),
+        "success": np.full(count, True),
         **{f"cost_{j}": np.full(count, j, np.float32) for j in range(costs)},
     }
 
@@ -59,7 +59,7 @@ def test_tables_read_alike_before_and_after_the_merge(tmp_path, finish):
     run = load_run(tmp_path / "run")
     np.testing.assert_array_equal(run.episodes["end_step"], [95, 100, 195, 200])
     np.testing.assert_array_equal(run.curves["step"], [100, 200])
-    assert run.episodes["reached"].dtype == bool and run.episodes["cost_0"].dtype == np.float32
+    assert run.episodes["success"].dtype == bool and run.episodes["cost_0"].dtype == np.float32
     parts = [path.name for path in (tmp_path / "run" / "checkpoint").iterdir()]
     assert ("episodes-000000000100.safetensors" in parts) is not finish
     assert (tmp_path / "run" / "episodes.parquet").exists() is finish
@@ -223,7 +223,7 @@ def test_episodes_by_seed_and_environment(tmp_path):
     assert [list(episodes.end_step) for episodes in run.by_seed()] == [[30, 60], [20, 90], []]
     assert [list(episodes.end_step) for episodes in run.by_seed(1)] == [[], [40], []]
     first = run.by_seed()[0]
-    assert first.cost.shape == (2, 1) and first.reached.all() and list(first.ret) == [0.5, 0.5]
+    assert first.cost.shape == (2, 1) and first.success.all() and list(first.ret) == [0.5, 0.5]
 
 
 @pytest.mark.parametrize("costs", [0, 2, 12])

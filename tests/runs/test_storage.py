@@ -21,7 +21,7 @@ TABLE = {
     "seed": np.array([0, 0, 1], np.int64),
     "environment": np.array([0, 1, 0], np.int32),
     "cost_0": np.array([0.1, 2.5, 1e30], np.float32),
-    "reached": np.array([True, False, True]),
+    "success": np.array([True, False, True]),
 }
 
 
@@ -158,7 +158,7 @@ def test_missing_files_are_told_apart_from_damaged_ones(tmp_path):
 def test_concatenate():
     found = storage.concatenate([TABLE, {name: column[:1] for name, column in TABLE.items()}])
     np.testing.assert_array_equal(found["seed"], [0, 0, 1, 0])
-    assert found["reached"].dtype == bool
+    assert found["success"].dtype == bool
     assert storage.concatenate([]) == {}
 
 

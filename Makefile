@@ -14,6 +14,7 @@ check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --warnings
+	$(BIN)/lint-imports
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/env.py

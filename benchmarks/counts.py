@@ -19,8 +19,9 @@ from rich.table import Table
 from scipy.stats import mannwhitneyu
 
 from safedsr.errors import UserError
+from safedsr.runs.collect import find_runs, load_results
 from safedsr.runs.metrics import iqm
-from safedsr.runs.results import Result, find_runs, load_results
+from safedsr.runs.results import Result
 
 UNLIKELY = 0.05
 

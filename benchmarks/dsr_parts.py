@@ -16,7 +16,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from timing import interleave
+from timing import as_at, interleave
 
 from safedsr.agents.safedsr.config import SafeDsrConfig
 from safedsr.engine.compiled import keep_compiled
@@ -69,7 +69,8 @@ class Trained:
 
     def advance(self, phase: str) -> None:
         """Some steps in one phase."""
-        done = self.program.advance(self.state, STARTS[phase], self.steps[phase])
+        start = STARTS[phase]
+        done = self.program.advance(as_at(self.state, start), start, self.steps[phase])
         self.state = jax.block_until_ready(done)[0]
 
 

@@ -8,6 +8,7 @@ walkers measure throughput; few are what a training has (ten seeds in three envi
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import gymnasium
@@ -19,9 +20,12 @@ from jax.sharding import Mesh, PartitionSpec
 from rich.console import Console
 from rich.table import Table
 
-from safedsr.envs.grid import physics as grid
+from safedsr.envs import episode as episodes
+from safedsr.envs.episode import Episode
+from safedsr.envs.grid import physics
 from safedsr.envs.grid.catalog import load_scene
 from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.environment import make_grid
 from safedsr.envs.grid.layout import Layout
 
 LAYOUT, COSTS = "one-room", "diamond"
@@ -56,19 +60,21 @@ def measure(walk: Callable[[int], tuple[float, float]], steps: int) -> Measured:
 def compiled_walk(layout: Layout, walkers: int, devices: int) -> Callable[[int], tuple[float, float]]:
     """The JAX grid, one program a device."""
     walkers //= devices
+    grid = make_grid(CONFIG, len(layout.costs))
+    start = jax.vmap(partial(episodes.start, grid), (0, None))
+    step = jax.vmap(partial(episodes.step_or_restart, grid), (0, 0, 0, None))
 
-    def advance(carry: tuple[grid.GridState, Array, Array], key: Array):
-        state, reward, cost = carry
+    def advance(carry: tuple[Episode, Array, Array], key: Array):
+        running, reward, cost = carry
         action_key, step_key = jax.random.split(key)
-        actions = jax.random.bits(action_key, (walkers,), "uint8") % grid.NUM_ACTIONS
+        actions = jax.random.bits(action_key, (walkers,), "uint8") % physics.NUM_ACTIONS
         keys = jax.random.split(step_key, walkers)
-        state, result = jax.vmap(grid.step, (0, 0, 0, None, None))(keys, state, actions, layout, CONFIG)
-        return (state, reward + result.reward, cost + result.cost.sum(-1)), None
+        running, moment = step(keys, running, actions, layout)
+        return (running, reward + moment.step.reward, cost + moment.step.cost.sum(-1)), None
 
     def walk(keys: Array) -> tuple[Array, Array]:
-        state, _ = jax.vmap(grid.reset, (0, None, None))(jax.random.split(keys[0], walkers), layout, CONFIG)
-        start = (state, jnp.zeros(walkers), jnp.zeros(walkers))
-        (_, reward, cost), _ = jax.lax.scan(advance, start, jax.random.split(keys[0], STEPS))
+        first = (start(jax.random.split(keys[0], walkers), layout), jnp.zeros(walkers), jnp.zeros(walkers))
+        (_, reward, cost), _ = jax.lax.scan(advance, first, jax.random.split(keys[0], STEPS))
         return reward, cost
 
     mesh, by_device = Mesh(np.array(jax.devices("cpu")[:devices]), ("device",)), PartitionSpec("device")
@@ -93,7 +99,7 @@ def numpy_walk(layout: Layout, walkers: int) -> Callable[[int], tuple[float, flo
         pos, clock = np.tile(start, (walkers, 1)), np.zeros(walkers, np.int32)
         total_reward = total_cost = 0.0
         for _ in range(STEPS):
-            actions = rng.integers(grid.NUM_ACTIONS, size=walkers)
+            actions = rng.integers(physics.NUM_ACTIONS, size=walkers)
             noise = rng.standard_normal(walkers, np.float32).clip(-CONFIG.step_clip, CONFIG.step_clip)
             there = pos + (CONFIG.step_mean + CONFIG.step_std * noise)[:, None] * directions[actions]
             column, row = np.floor(there).astype(np.int32).T
@@ -118,7 +124,7 @@ def gym_walk() -> Callable[[int], tuple[float, float]]:
     env = gymnasium.make("safedsr/Grid-v0", layout=LAYOUT, costs=COSTS).unwrapped
 
     def run(repeat: int) -> tuple[float, float]:
-        actions = np.random.default_rng(repeat).integers(grid.NUM_ACTIONS, size=GYM_STEPS)
+        actions = np.random.default_rng(repeat).integers(physics.NUM_ACTIONS, size=GYM_STEPS)
         env.reset(seed=repeat)
         total_reward = total_cost = 0.0
         for action in actions:

@@ -17,11 +17,11 @@ import numpy as np
 from gpu import paper_job  # and XLA's flags
 from rich.console import Console
 from rich.table import Column, Table
-from timing import interleave
+from timing import as_at, interleave
 
 from safedsr.agents.safedsr.config import SafeDsrConfig
 from safedsr.core.config import Matmul
-from safedsr.engine.lanes import precision
+from safedsr.core.precision import precision
 from safedsr.engine.program import Program
 from safedsr.runs.config import TrainConfig
 
@@ -50,7 +50,7 @@ def turns(matmul: Matmul, seeds: int, steps: int) -> dict[str, Callable[[], obje
     states = [program.advance(program.init(), 0, steps)[0]]  # some steps to remember
 
     def turn(at: int) -> None:
-        states.append(program.advance(states.pop(), at, steps)[0])  # the state goes in, and is gone
+        states.append(program.advance(as_at(states.pop(), at), at, steps)[0])  # the state goes in, and is gone
         jax.block_until_ready(states)
 
     return {f"{matmul} {name}": partial(turn, at) for name, at in PHASES.items()}

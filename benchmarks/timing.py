@@ -6,6 +6,7 @@ else is on it. A clock on the wall favours short turns, which slip through betwe
 
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -27,3 +28,9 @@ def interleave(
 def slope(amounts: list[float], seconds: list[float]) -> float:
     """The power of the amount of work that time grows with: 1 is linear."""
     return float(np.polyfit(np.log(amounts), np.log(seconds), 1)[0])
+
+
+def as_at(state: Any, step: int) -> Any:
+    """A program's state with as many rows in its ring as at that step, most of them empty, if it never went there."""
+    count = state.agent.count
+    return state._replace(agent=state.agent._replace(count=count - count + step))

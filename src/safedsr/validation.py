@@ -94,3 +94,19 @@ def from_dict(kind: type[T], data: Mapping[str, Any]) -> T:
             value = tuple(value)
         values[name] = value
     return kind(**values)
+
+
+def with_settings(config: Any, settings: Mapping[str, Any]) -> Any:
+    """A configuration with some fields changed, named as their flags: wherever in it they are."""
+    names = [field.name for field in dataclasses.fields(config)]
+    parts = [name for name in names if dataclasses.is_dataclass(getattr(config, name))]
+    inside = {
+        part: {field.name for field in dataclasses.fields(getattr(config, part))} & settings.keys() for part in parts
+    }
+    for name in settings:
+        if name not in names and not any(name in found for found in inside.values()):
+            raise unknown(f"setting of {type(config).__name__}", name, names)
+    changes = {name: value for name, value in settings.items() if name in names}
+    for part, found in inside.items():
+        changes[part] = dataclasses.replace(getattr(config, part), **{name: settings[name] for name in found})
+    return dataclasses.replace(config, **changes)

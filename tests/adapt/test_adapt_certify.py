@@ -47,8 +47,8 @@ def test_a_policy_that_is_known():
 def test_the_mean_cost_has_students_bound():
     cost = np.random.default_rng(0).exponential(size=(40, 2)).astype(np.float32)
     outcome = Outcome(np.ones(40, bool), np.ones(40), np.ones(40, np.float32), cost)
-    environment = walker("right").environment._replace(budgets=(1.0, 100.0))
-    found = module._judge(outcome, environment, CertificateConfig(episodes=40, confidence=0.9))
+    task = walker("right").task._replace(budgets=(1.0, 100.0))
+    found = module._judge(outcome, task, CertificateConfig(episodes=40, confidence=0.9))
     for j in range(2):
         x = cost[:, j].astype(float)
         assert found.cost[j].value == pytest.approx(x.mean())
@@ -80,7 +80,7 @@ def test_batches_are_no_matter(monkeypatch):
 
 def test_other_costs():
     found = certify(walker("right"), np.array([[0, 3, 0, 0, 0]], np.float32), 2.0, episodes=20)
-    assert found.task == "corridor, cost-0" and found.cost[0].value == 3.0 and not found.passed
+    assert found.environment == "corridor, cost-0" and found.cost[0].value == 3.0 and not found.passed
     assert certify(walker("right"), lambda x, y: x * 0 + 1.0, 5.0, episodes=20).cost[0].value == 5.0
     assert len(FIVE) == 5
 

@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from walked import walked_agent
 
-from safedsr.adapt.costs import FitSet, fit_set
+from safedsr.adapt.costs import FitSet, experience_of, fit_set
 from safedsr.adapt.diagnostics import GOOD_R2, area_under_curve, expressed, leverage_map, remarks
 from safedsr.adapt.refit import RIDGE
 from safedsr.envs.grid.config import GridConfig
-from safedsr.runs.experience import features_of, fit_features
+from safedsr.runs.experience import FIT_STEPS, Experience, take
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 ROOM = "S.C.\n..C.\n.#.G"
@@ -17,6 +17,11 @@ ROOM = "S.C.\n..C.\n.#.G"
 @pytest.fixture(scope="module")
 def agent():
     return walked_agent(ROOM, grid=GridConfig(time_limit=50))
+
+
+def fit_features(agent, steps):
+    """φ of the steps that weights are fitted on."""
+    return agent.features(steps.obs[:FIT_STEPS], steps.action[:FIT_STEPS])
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=30))
@@ -49,25 +54,22 @@ def test_a_cost_that_is_nowhere(agent):
 
 def test_leverage_by_hand(agent):
     found, layout = leverage_map(agent), agent.task.params
-    phi = fit_features(agent.past, agent.policy.learner.phi, layout)
+    phi = fit_features(agent, experience_of(agent).steps)
     inverse = np.linalg.inv(phi.T @ phi + RIDGE * len(phi) * np.eye(8))
     usual = np.mean([f @ inverse @ f for f in phi])
     places = [(2 + x, 1 + y) for x in (0.17, 0.5, 0.83) for y in (0.17, 0.5, 0.83)]  # row 2, column 3
     there = [
-        f @ inverse @ f
-        for place in places
-        for f in features_of(agent.policy.learner.phi, np.tile(np.array(place) / 4, (4, 1)), np.arange(4))
+        f @ inverse @ f for place in places for f in agent.features(np.tile(np.array(place) / 4, (4, 1)), np.arange(4))
     ]
     assert found[1, 2] == pytest.approx(np.mean(there) / usual, rel=1e-4)
     np.testing.assert_array_equal(np.isnan(found), layout.walls)
 
 
 def test_ground_where_it_has_not_been(agent):
-    past = agent.past
-    away = past.place[:, 0] // (2**16 // 4) < 3  # of the last column it knows nothing
-    known = past._replace(place=past.place[away], action=past.action[away], terminated=past.terminated[away])
-    phi = fit_features(known, agent.policy.learner.phi, agent.task.params)
-    stranger = agent.changed(past=known._replace(gram=phi.T @ phi))
+    steps = experience_of(agent).steps
+    known = take(steps, np.floor(steps.obs[:, 0] * 4) < 3)  # of the last column it knows nothing
+    phi = fit_features(agent, known)
+    stranger = agent.changed(experience=Experience(known, phi.T @ phi))
     assert not any("unknown ground" in remark for remark in remarks(agent, "none"))
     (found,) = remarks(stranger, "none")
     assert found.startswith("2 of 11 cells are unknown ground, such as row 1, column 4")  # the goal does not count

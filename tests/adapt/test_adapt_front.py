@@ -38,7 +38,7 @@ def test_points_are_plain_means(found):
     assert [p.lam for p in result.points] == [0.0, 0.25, 1.0]
     for p in result.points:
         lam = np.array([p.lam], np.float32)
-        o = run_episodes(agent.with_policy(agent.policy._replace(lam=lam)), agent.task.params, 8)
+        o = run_episodes(agent.with_policy(agent.policy._replace(lam=lam)), agent.task, 8)
         assert p.cost == (pytest.approx(o.cost.mean()),) and p.reward == pytest.approx(o.ret.mean(), rel=1e-5)
         assert (p.goal_rate, p.length) == (o.success.mean(), o.length.mean())
     assert result.points[0].cost[0] > 0 == result.points[2].cost[0]

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from safedsr.adapt.gradient import refit_by_gradient
+from by_gradient import refit_by_gradient
 from test_evaluate import walker
 from tiny import same_trees
 from walked import walked_agent
 
-from safedsr.adapt.costs import Samples, experience_of, fit_set, scene_of, task_of
+from safedsr.adapt.costs import Samples, changed_scene, experience_of, fit_set, task_of
 from safedsr.adapt.recursive import Recursion, learn_steps
 from safedsr.adapt.refit import RIDGE, ridge
 from safedsr.agent import Agent, load
@@ -22,13 +22,14 @@ from safedsr.agents.value_based.trainer import Policy
 from safedsr.core.nets import descend, mean_square
 from safedsr.envs.grid.catalog import with_costs
 from safedsr.envs.grid.config import GridConfig
-from safedsr.envs.grid.environment import grid_task
+from safedsr.envs.grid.environment import grid_task, make_grid, scene_of
 from safedsr.envs.grid.layout import make_layout
 from safedsr.envs.grid.text import parse_scene
 from safedsr.errors import UserError
-from safedsr.runs.experience import features_of, steps
+from safedsr.runs.experience import relabelled
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
+GRID = GridConfig(time_limit=50)
 ROOM = "S.C.\n..C.\n.#.G"
 NEW = np.array([[0, 1, 0, 0], [1, 0, 0, 0.5], [0, 0, 0, 0]], np.float32)
 OTHER = NEW[::-1].copy() * (NEW[::-1] != 1)
@@ -42,14 +43,21 @@ print(json.dumps([agent.policy.learner.weights.w_c.tolist(), agent.task.title]))
 
 @pytest.fixture(scope="module")
 def agent():
-    return walked_agent(ROOM, grid=GridConfig(time_limit=50))
+    return walked_agent(ROOM, grid=GRID)
 
 
 @pytest.fixture(scope="module")
 def frozen(agent):
     """What must never change."""
-    before = jax.tree.map(np.array, (agent.policy, agent.past))
-    return lambda: same_trees(before, jax.tree.map(np.array, (agent.policy, agent.past))) and agent.recursion is None
+    before = jax.tree.map(np.array, (agent.policy, agent.experience))
+    return lambda: (
+        same_trees(before, jax.tree.map(np.array, (agent.policy, agent.experience))) and agent.recursion is None
+    )
+
+
+def remembered(agent, layout):
+    """What the agent remembers, with the costs of a map."""
+    return relabelled(experience_of(agent), agent.job.environment, layout)
 
 
 def test_the_closed_form_is_least_squares_with_a_ridge():
@@ -66,8 +74,8 @@ def test_the_closed_form_is_least_squares_with_a_ridge():
 def test_the_closed_form_is_where_gradient_descent_ends(agent):
     """Gradient descent with momentum on the cost term of Eq. (14), full batches, until it stands still."""
     layout = with_costs(scene_of(agent.task), NEW).layout
-    t = steps(agent.past, layout, agent.job.grid)
-    phi = jnp.asarray(features_of(agent.policy.learner.phi, t.obs, t.action), jnp.float32)
+    t = remembered(agent, layout)
+    phi = jnp.asarray(agent.features(t.obs, t.action), jnp.float32)
     weights, config = agent.policy.learner.weights, agent.job.agent
     steepest = 2 * config.beta_c * np.linalg.eigvalsh(phi.T @ phi / len(phi))[-1]
     sgd = optax.sgd(1 / steepest, momentum=0.98)
@@ -91,8 +99,8 @@ def test_the_closed_form_is_where_gradient_descent_ends(agent):
 
 def test_stochastic_descent_ends_nearby(agent):
     layout = with_costs(scene_of(agent.task), NEW).layout
-    t = steps(agent.past, layout, agent.job.grid)
-    phi = jnp.asarray(features_of(agent.policy.learner.phi, t.obs, t.action), jnp.float32)
+    t = remembered(agent, layout)
+    phi = jnp.asarray(agent.features(t.obs, t.action), jnp.float32)
     w_c = refit_by_gradient(jax.random.key(0), agent.policy.learner.phi, t, layout, updates=4000, rate=0.02)
 
     def error(weights):
@@ -127,8 +135,8 @@ def test_reward_weights_on_request(agent):
     agent = agent.with_policy(agent.policy._replace(learner=agent.policy.learner._replace(weights=lost)))
     assert not agent.refit(NEW).policy.learner.weights.w_r.any()
     w_r = agent.refit(NEW, rewards=True).policy.learner.weights.w_r
-    t = steps(agent.past, agent.task.params, agent.job.grid)
-    phi = features_of(agent.policy.learner.phi, t.obs, t.action)
+    t = remembered(agent, agent.task.params)
+    phi = agent.features(t.obs, t.action)
     expected = np.linalg.solve(phi.T @ phi + RIDGE * len(phi) * np.eye(8), phi.T @ np.asarray(t.reward))
     np.testing.assert_allclose(w_r, expected, rtol=1e-3, atol=1e-4)
 
@@ -141,17 +149,17 @@ def test_all_ways_to_say_the_same_costs(agent, write_map):
         return NEW[np.floor(y).astype(int), np.floor(x).astype(int)]
 
     expected = agent.refit(NEW).policy.learner.weights.w_c
-    t = steps(agent.past, scene.layout, agent.job.grid)
+    t = remembered(agent, scene.layout)
     for costs in (scene, scene.layout, text, NEW[None], function, Samples(t.obs, t.action, t.cost)):
         np.testing.assert_allclose(agent.refit(costs).policy.learner.weights.w_c, expected, rtol=1e-4, atol=1e-5)
     for costs in (scene, scene.layout, text, NEW, function):
-        np.testing.assert_array_equal(scene_of(scene_of(agent.task), costs).layout.costs[0], NEW)
-    assert agent.refit(scene).environment.scene.cost_names == ("cost-0",)
+        np.testing.assert_array_equal(changed_scene(scene_of(agent.task), costs).layout.costs[0], NEW)
+    assert agent.refit(scene).task.cost_names == ("cost-0",)
 
 
 def test_a_function_is_read_where_steps_end(agent):
     fit = fit_set(agent, lambda x, y: np.stack([x, x * y]))
-    t = steps(agent.past, agent.task.params, agent.job.grid)
+    t = remembered(agent, agent.task.params)
     x, y = (np.asarray(t.next_obs) * 4).T
     goal = np.asarray(t.terminated) == 1
     x, y = np.where(goal, 3.5, x), np.where(goal, 2.5, y)
@@ -186,7 +194,7 @@ def test_costs_that_cannot_be(agent, costs, message, frozen):
 
 
 def test_labels_for_another_number_of_costs(agent):
-    t = steps(agent.past, agent.task.params, agent.job.grid)
+    t = remembered(agent, agent.task.params)
     with pytest.raises(UserError, match=r"^costs is 2; label each of the agent's 1 costs"):
         agent.refit(Samples(t.obs, t.action, np.repeat(t.cost, 2, 1)))
     with pytest.raises(UserError, match=r"^labelled steps say nothing about the rest of the map"):
@@ -195,17 +203,17 @@ def test_labels_for_another_number_of_costs(agent):
 
 def test_agents_that_cannot_be_refitted(agent):
     with pytest.raises(UserError, match=r"^this policy has no refit set: there is no memory.safetensors"):
-        agent.changed(past=None).refit(NEW)
+        agent.changed(experience=None).refit(NEW)
     with pytest.raises(UserError, match=r"^safedqn has no cost weights that could be fitted anew"):
         walker("right").refit("none")
 
 
 def test_costs_for_an_agent_that_never_had_any(agent, tmp_path):
     empty = grid_task(with_costs(scene_of(agent.task), ()), ())
-    job = dataclasses.replace(agent.job, algorithm="dsr", environments=(empty,))
+    job = dataclasses.replace(agent.job, algorithm="dsr", tasks=(empty,), environment=make_grid(GRID, 0))
     weights = agent.policy.learner.weights._replace(w_c=jnp.zeros((0, 8)))
     policy = Policy(agent.policy.learner._replace(weights=weights), jnp.zeros(0))
-    found = Agent(job, policy, 0, 3, agent.past).refit(NEW)
+    found = Agent(job, policy, 0, 3, agent.experience).refit(NEW)
     np.testing.assert_array_equal(found.policy.learner.weights.w_c, agent.refit(NEW).policy.learner.weights.w_c)
     assert found.task.budgets == (5.0,)
     assert found.policy.lam.shape == (1,)
@@ -233,7 +241,7 @@ def test_an_adapted_agent_is_saved_and_loaded(agent, tmp_path):
     found.save(tmp_path)
     again = load(tmp_path)
     assert same_trees(found.policy, again.policy) and again.seed == 3
-    assert all(np.array_equal(a, b) for a, b in zip(experience_of(found), experience_of(again), strict=True))
+    assert same_trees(experience_of(found), experience_of(again))
     np.testing.assert_array_equal(again.task.params.costs, found.task.params.costs)
     np.testing.assert_array_equal(again.act([[0.1, 0.1], [0.6, 0.3]]), found.act([[0.1, 0.1], [0.6, 0.3]]))
 
@@ -255,8 +263,8 @@ def test_recursion_is_weighted_least_squares():
 
 
 def test_updates_follow_costs_that_drift(agent, frozen):
-    t = steps(agent.past, with_costs(scene_of(agent.task), NEW).layout, agent.job.grid)
-    phi = features_of(agent.policy.learner.phi, t.obs, t.action)
+    t = remembered(agent, with_costs(scene_of(agent.task), NEW).layout)
+    phi = agent.features(t.obs, t.action)
     goal = agent.refit(NEW).policy.learner.weights.w_c
 
     def distance(a):

@@ -15,15 +15,18 @@ from safedsr.adapt.costs import experience_of, task_of
 from safedsr.adapt.ladder import adapt
 from safedsr.adapt.online import learn_in, start_state
 from safedsr.adapt.penalty import LADDER, Score, learn_penalty, score, search_penalty, with_lam
-from safedsr.adapt.successor import Known, learn_from, learn_from_memory, learner_state, next_lam
+from safedsr.adapt.successor import learn_from_memory, next_lam
 from safedsr.agents.safedsr.equations import DsrPolicy, Weights, all_features, both_features, scores
-from safedsr.agents.safedsr.learner import init
-from safedsr.core.replay import unpack
+from safedsr.agents.safedsr.learner import go_on, init
+from safedsr.agents.safedsr.rehearsal import learn_from
+from safedsr.core.replay import Codec
 from safedsr.engine.evaluate import run_episodes
 from safedsr.engine.program import Program
+from safedsr.envs.environment import Spec
+from safedsr.envs.grid.environment import scene_of
 from safedsr.envs.grid.physics import ACTIONS
 from safedsr.errors import UserError
-from safedsr.runs.experience import steps
+from safedsr.runs.experience import relabelled
 from safedsr.runs.policy import own_job
 from safedsr.types import Transition
 
@@ -63,15 +66,16 @@ def test_m_from_memory_becomes_that_of_the_greedy_policy():
         next_obs=states[nexts],
         terminated=jnp.zeros(12),
     )
-    known = Known(t, jax.vmap(both_features, (None, 0))(phi, t))
+    cached = jax.vmap(both_features, (None, 0))(phi, t)
     config = tiny_agent("safedsr", features=12, successor_hidden=(), gamma=0.8, learning_rate=0.01, batch_size=24)
     config = dataclasses.replace(config, sync_every=200, train_start=200, freeze=200)
     costs = np.random.default_rng(2).random(12).astype(np.float32)
     weights = Weights(jnp.zeros(12), jnp.asarray(costs)[None])
-    start = init(jax.random.key(0), 1, config)
-    state = learner_state(DsrPolicy(phi, start.successor, weights), jax.random.key(1), config)
+    spec = Spec(observations=2, actions=4, costs=1)
+    start = init(jax.random.key(0), spec, 1, config)
+    state = go_on(DsrPolicy(phi, start.successor, weights), jax.random.key(1), spec, config)
     lam = jnp.array([2.0])
-    state, _ = learn_from(known, state, lam, jax.random.key(2), config, 16_000)
+    state, _ = learn_from(t, cached, state, lam, jax.random.key(2), config, 16_000)
 
     m = jax.vmap(state.successor)(each.reshape(12, 12))
     best = np.argmax(scores(state.successor, weights, each.reshape(12, 12), lam).reshape(3, 4), 1)
@@ -85,26 +89,27 @@ def test_m_from_memory_becomes_that_of_the_greedy_policy():
 
 
 def test_a_learner_goes_on_from_a_policy(agent):
-    learner, config = agent.policy.learner, agent.job.agent
-    state = learner_state(learner, jax.random.key(0), config)
+    learner = agent.policy.learner
+    assert agent.trainer.adaptable
+    state = agent.trainer.adaptable.learner(learner, jax.random.key(0))
     assert same_trees((state.encoder.phi, state.target_phi), (learner.phi, learner.phi))
     assert same_trees((state.successor, state.target_successor), (learner.successor, learner.successor))
     assert same_trees(state.weights, learner.weights) and not state.successor_optimizer[0].count
 
 
 def test_a_policy_follows_from_memory_alone(agent, moved):
-    before = jax.tree.map(np.array, (agent.policy, agent.past))
+    before = jax.tree.map(np.array, (agent.policy, agent.experience))
     there = score(moved, moved.task, 0.0)
     assert (there.safe, there.goal) == (0.0, 1.0)  # still straight on, and it costs
     found, reached = learn_from_memory(moved, moved.task, 4000, 0.9)
     assert reached.safe == 1.0 and found.act(START) == ACTIONS.index("down")
-    cost = run_episodes(found, moved.task.params, 5).cost
+    cost = run_episodes(found, moved.task, 5).cost
     assert not cost.any()
     same = found.policy._replace(
         learner=found.policy.learner._replace(successor=moved.policy.learner.successor), lam=moved.policy.lam
     )
     assert same_trees(same, moved.policy)  # φ, w_r and w_c are what they were
-    assert same_trees(before, jax.tree.map(np.array, (agent.policy, agent.past)))
+    assert same_trees(before, jax.tree.map(np.array, (agent.policy, agent.experience)))
     assert not same_trees(moved.policy, found.policy)
 
 
@@ -122,9 +127,9 @@ def test_which_caution_to_learn_next():
 
 def test_scores_are_those_of_plain_episodes(agent, monkeypatch):
     monkeypatch.setattr(penalty, "BATCH", 20)
-    environment = agent.task._replace(budgets=(1.5,))
-    found = score(agent, environment, 0.6, batches=4)
-    outcome = run_episodes(agent, environment.scene.layout, 80, 0.6)
+    task = agent.task._replace(budgets=(1.5,))
+    found = score(agent, task, 0.6, batches=4)
+    outcome = run_episodes(agent, task, 80, 0.6)
     assert found.goal == outcome.success.mean() and 0 < found.safe < found.goal
     assert found.safe == (outcome.success & (outcome.cost[:, 0] <= 1.5)).mean()
     assert found.spared == pytest.approx(-np.maximum(outcome.cost - 1.5, 0).mean())
@@ -152,7 +157,7 @@ def test_the_search_finds_the_caution_that_is_needed(monkeypatch, agent, moved):
     """Scores are read off the start's action: straight on is unsafe, down is safe, and waiting reaches nothing."""
     tried = []
 
-    def judge(candidate, environment, epsilon, batches=1):
+    def judge(candidate, task, epsilon, batches=1):
         action = ACTIONS[candidate.act(START)]
         tried.append((float(candidate.policy.lam[0]), batches))
         return Score({"down": 1.0}.get(action, 0.0), {"up": 0.0, "left": 0.0}.get(action, 1.0), 0.0, 0.0)
@@ -170,12 +175,12 @@ def test_the_search_finds_the_caution_that_is_needed(monkeypatch, agent, moved):
 def test_a_search_over_several_costs_goes_one_after_the_other(monkeypatch, moved):
     both = moved.refit(np.stack([HIGH_ROAD, HIGH_ROAD]))
 
-    def judge(candidate, environment, epsilon, batches=1):
+    def judge(candidate, task, epsilon, batches=1):
         first, second = np.asarray(candidate.policy.lam)
         return Score(-abs(np.log2((first + 0.01) / 0.4)) - abs(np.log2((second + 0.01) / 6.4)), 0.0, 0.0, 0.0)
 
     monkeypatch.setattr(penalty, "score", judge)
-    found, _ = search_penalty(both, both.environment)
+    found, _ = search_penalty(both, both.task)
     np.testing.assert_allclose(found.policy.lam, [0.4, 6.4], rtol=1e-6)
 
 
@@ -188,24 +193,24 @@ def test_the_penalty_is_learnt_on_policy(moved, rule, change):
     greedy = moved.changed(
         job=dataclasses.replace(moved.job, agent=dataclasses.replace(config, multiplier=rules, epsilon=epsilon))
     )
-    environment = moved.task._replace(budgets=(0.5,))
-    found = learn_penalty(with_lam(greedy, [0.1]), environment, steps=10)
+    task = moved.task._replace(budgets=(0.5,))
+    found = learn_penalty(with_lam(greedy, [0.1]), task, steps=10)
     assert greedy.act(START) == ACTIONS.index("right")
     assert float(found.policy.lam[0]) == pytest.approx(0.1 + 5 * change, rel=1e-5)
     aimed = dataclasses.replace(rules, aim=(1.0,))
     aims = greedy.changed(
         job=dataclasses.replace(greedy.job, agent=dataclasses.replace(config, multiplier=aimed, epsilon=epsilon))
     )
-    there = learn_penalty(with_lam(aims, [0.1]), environment, steps=10).policy.lam[0]
+    there = learn_penalty(with_lam(aims, [0.1]), task, steps=10).policy.lam[0]
     assert float(there) == pytest.approx(0.1 if rule == "proportional" else 0.0, abs=1e-6)
 
 
 def test_training_goes_on_where_the_agent_is(moved):
     program = Program(own_job(moved))
-    state = start_state(program, moved, moved.task, seed=0)
-    kept = steps(moved.past, moved.task.params, moved.job.grid)
-    assert same_trees(program.trainer.policy(state), moved.policy)
-    ring = unpack(state.ring)
+    state = start_state(program, moved, moved.task, seed=0, count=3000).agent
+    kept = relabelled(experience_of(moved), moved.environment, moved.task.params)
+    assert same_trees(program.trainer.policy(state), moved.policy) and state.count == 3000
+    ring = Codec(2, 1).unpack(state.ring)
     count = len(kept.obs)
     for name in Transition._fields:
         np.testing.assert_array_equal(getattr(ring, name)[:count], getattr(kept, name))
@@ -215,7 +220,7 @@ def test_training_goes_on_where_the_agent_is(moved):
 
 
 def test_new_interactions(moved):
-    before = jax.tree.map(np.array, (moved.policy, moved.past))
+    before = jax.tree.map(np.array, (moved.policy, moved.experience))
     later = list(learn_in(moved, moved.task, 190, 100))
     assert len(later) == 2  # of 100 steps each, since a period has 50
     first, last = (a.policy.learner for a in later)
@@ -223,8 +228,9 @@ def test_new_interactions(moved):
     for name in ("successor", "weights"):
         assert not same_trees(getattr(first, name), getattr(moved.policy.learner, name))
         assert not same_trees(getattr(first, name), getattr(last, name))
-    assert len(last.weights.w_c) == 1 and len(experience_of(later[1]).action) >= len(experience_of(moved).action)
-    assert same_trees(before, jax.tree.map(np.array, (moved.policy, moved.past)))
+    kept = len(experience_of(later[1]).steps.action)
+    assert len(last.weights.w_c) == 1 and kept >= len(experience_of(moved).steps.action)
+    assert same_trees(before, jax.tree.map(np.array, (moved.policy, moved.experience)))
 
 
 def test_auto_climbs_until_the_certificate_passes(agent):
@@ -263,7 +269,7 @@ def test_adaptations_that_cannot_be(agent, given, message):
     with pytest.raises(UserError, match=f"^{message}"):
         adapt(agent, **given)
     with pytest.raises(UserError, match=r"^this policy has no refit set"):
-        adapt(agent.changed(past=None), HIGH_ROAD)
+        adapt(agent.changed(experience=None), HIGH_ROAD)
 
 
 @pytest.mark.parametrize("name", ["penalty_steps", "updates", "steps"])
@@ -274,5 +280,5 @@ def test_nothing_can_be_done_with_nothing(name):
 
 def test_what_an_environment_is_after_adapting(agent):
     both = task_of(agent, np.stack([HIGH_ROAD, 2 * HIGH_ROAD]), "1,2")
-    assert both.budgets == (1.0, 2.0) and both.scene.cost_names == ("cost-0", "cost-1")
+    assert both.budgets == (1.0, 2.0) and both.cost_names == ("cost-0", "cost-1")
     assert task_of(agent, None) == agent.task

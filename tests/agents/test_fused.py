@@ -9,30 +9,32 @@ import pytest
 from safedsr.agents.safedsr import fused
 from safedsr.agents.safedsr.config import SafeDsrConfig
 from safedsr.agents.safedsr.equations import scores
-from safedsr.agents.safedsr.learner import init, learn_known
-from safedsr.core.replay import unpack
+from safedsr.agents.safedsr.learner import init, learn_cached
+from safedsr.core.replay import Codec
+from safedsr.envs.environment import Spec
 
 CONFIG = SafeDsrConfig(features=32, successor_hidden=(64, 16))
+SPEC = Spec(observations=2, actions=4, costs=2)
 LAM = jnp.array([0.5, 2.0])
 
 
 def lane(seed):
     """A learner whose target differs from it, random features of 300 transitions, and a batch of places."""
     keys = jax.random.split(jax.random.key(seed), 4)
-    s = init(keys[0], 2, CONFIG)._replace(target_successor=init(keys[1], 2, CONFIG).successor)
-    known = jax.random.normal(keys[2], (300, 5 * CONFIG.features))
+    s = init(keys[0], SPEC, 2, CONFIG)._replace(target_successor=init(keys[1], SPEC, 2, CONFIG).successor)
+    cached = jax.random.normal(keys[2], (300, 5 * CONFIG.features))
     places = jax.random.randint(keys[3], (CONFIG.batch_size,), 0, 300)
     rows = jnp.zeros((CONFIG.batch_size, 9)).at[:, 4].set(places % 3 == 0)  # terminated
-    return s, known, places, unpack(rows)
+    return s, cached, places, Codec(2, 2).unpack(rows)
 
 
 def test_the_kernel_learns_what_the_plain_code_learns(monkeypatch):
     """Two lanes at once, as on a GPU; the interpreter stands in for one."""
     lanes = jax.vmap(lane)(jnp.arange(2))
-    learn = partial(learn_known, lam=LAM, config=CONFIG)
-    s, known, places, _ = lanes
+    learn = partial(learn_cached, lam=LAM, config=CONFIG)
+    s, cached, places, _ = lanes
     choices = jax.vmap(jax.vmap(lambda s, phi: scores(s.successor, s.weights, phi, LAM).argmax(), (None, 0)))(
-        s, jax.vmap(lambda known, places: known[places].reshape(-1, 5, CONFIG.features)[:, 1:])(known, places)
+        s, jax.vmap(lambda cached, places: cached[places].reshape(-1, 5, CONFIG.features)[:, 1:])(cached, places)
     )
     assert np.bincount(choices.ravel(), minlength=4).min() > 5, "every action is the best somewhere"
     plain, plain_loss = jax.jit(jax.vmap(learn))(*lanes)

@@ -12,7 +12,10 @@ from safedsr.agents.onpolicy.baselines import BASELINES, Baseline, State, make_b
 from safedsr.agents.onpolicy.config import OnPolicyConfig
 from safedsr.agents.onpolicy.controllers import lagrangian
 from safedsr.agents.onpolicy.steps import natural
+from safedsr.engine import loop
+from safedsr.engine.loop import Lane
 from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.environment import make_grid
 from safedsr.envs.grid.layout import Layout, stack_layouts
 from safedsr.envs.grid.physics import ACTIONS
 from safedsr.envs.grid.text import parse_scene
@@ -42,8 +45,9 @@ CONFIG = OnPolicyConfig(
     distance=0.0,
     pcpo_first_term="x",
 )
-GRID = GridConfig(step_std=0.0, time_limit=1000)  # longer than two epochs: only the goal ends an episode
-KEY = jax.random.key(0)
+STILL = GridConfig(step_std=0.0, time_limit=1000)  # longer than two epochs: only the goal ends an episode
+GRID = make_grid(STILL, 1)
+KEY, SEED = jax.random.key(0), jnp.uint32(0)
 UNCONSTRAINED = ("pg", "ppo", "npg", "trpo")
 CONSTRAINED = [name for name in BASELINES if name not in UNCONSTRAINED]
 TWO_COSTS = parse_scene("SABG\n\nA = fire 1\nB = water 1").layout
@@ -65,7 +69,7 @@ EPOCHS = 40
 class Trained(NamedTuple):
     """A row on each of the maps, from the same key."""
 
-    state: State  # after two epochs
+    lane: Lane  # after two epochs
     records: Record
     logs: dict
     best: list[str]  # likeliest action at the start after all epochs
@@ -74,14 +78,14 @@ class Trained(NamedTuple):
 @cache
 def trained(name: str) -> Trained:
     trainer = make_baseline(CONFIG, GRID, name)
-    run = jax.jit(jax.vmap(partial(trainer.advance, phase="learn", periods=2), (0, 0, 0, None)))
-    state = jax.vmap(trainer.init, (None, 0))(KEY, LAYOUTS)
-    early, records, logs = run(state, LAYOUTS, BUDGETS, jnp.int32(0))
-    state = early
+    run = jax.jit(jax.vmap(partial(loop.advance, trainer, GRID, phase="learn", periods=2), (0, 0, 0, None)))
+    lane = jax.vmap(partial(loop.init, trainer, GRID), (None, None, 0))(KEY, SEED, LAYOUTS)
+    early, records, logs = run(lane, LAYOUTS, BUDGETS, jnp.int32(0))
+    lane = early
     for epoch in range(2, EPOCHS, 2):
-        state, _, _ = run(state, LAYOUTS, BUDGETS, jnp.int32(epoch * CONFIG.steps_per_epoch))
+        lane, _, _ = run(lane, LAYOUTS, BUDGETS, jnp.int32(epoch * CONFIG.steps_per_epoch))
     starts = ((LAYOUTS.starts[:, 0] + 0.5) / LAYOUTS.scale[:, None]).astype(np.float32)
-    scores = jax.vmap(trainer.values)(trainer.policy(state), starts).score
+    scores = jax.vmap(trainer.values)(trainer.policy(lane.agent), starts).score
     return Trained(early, records, logs, [ACTIONS[action] for action in np.argmax(scores, -1)])
 
 
@@ -100,13 +104,13 @@ def is_finite(tree: Any) -> bool:
 
 @pytest.mark.parametrize("name", BASELINES)
 def test_every_row_trains_on_costs_without_costs_and_without_an_end(name):
-    state, records, logs, _ = trained(name)
+    lane, records, logs, _ = trained(name)
     assert records.done.shape == (5, 400)
     assert records.success[COSTLY].any()
     assert records.cost[COSTLY].max() > 0
     assert not records.done[ENDLESS].any()
-    assert is_finite((state, logs))
-    np.testing.assert_array_equal(state.window.count, records.done.sum(1))
+    assert is_finite((lane, logs))
+    np.testing.assert_array_equal(lane.agent.walk.window.count, records.done.sum(1))
     np.testing.assert_array_equal(logs["mean_cost"][np.array([FREE, ENDLESS])], [0, 1])  # 1 is the budget
 
 
@@ -130,13 +134,13 @@ def test_every_row_takes_the_best_way_its_budget_allows(name):
 def test_rows_are_the_same_without_costs(name, same):
     one, other = trained(name), trained(same)
     assert same_trees(on(FREE, one.records), on(FREE, other.records))
-    for a, b in zip(actor(one.state, FREE), actor(other.state, FREE), strict=True):
+    for a, b in zip(actor(one.lane.agent, FREE), actor(other.lane.agent, FREE), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("name", CONSTRAINED)
 def test_costs_change_what_is_learnt(name):
-    state = trained(name).state
+    state = trained(name).lane.agent
     pairs = zip(actor(state, COSTLY), actor(state, FREE), strict=True)
     assert not all(np.allclose(a, b, atol=1e-6, rtol=0) for a, b in pairs)
 
@@ -148,8 +152,8 @@ def shapes(tree: Any) -> Any:
 @pytest.mark.parametrize("name", BASELINES)
 def test_the_state_keeps_its_shapes_and_types(name):
     trainer = make_baseline(CONFIG, GRID, name)
-    before = jax.eval_shape(trainer.init, jax.random.key(0), NEAR)
-    advance = partial(trainer.advance, phase="learn", periods=1)
+    before = jax.eval_shape(partial(loop.init, trainer, GRID), KEY, SEED, NEAR)
+    advance = partial(loop.advance, trainer, GRID, phase="learn", periods=1)
     after, _, _ = jax.eval_shape(advance, before, NEAR, jnp.ones(1), jnp.int32(0))
     assert shapes(after) == shapes(before)
 
@@ -157,20 +161,22 @@ def test_the_state_keeps_its_shapes_and_types(name):
 @pytest.mark.parametrize("name", ["cpo", "pcpo"])
 def test_rows_for_one_cost_refuse_two(name):
     with pytest.raises(UserError, match=f"{name} takes one cost and this environment has 2"):
-        make_baseline(CONFIG, GRID, name).init(jax.random.key(0), TWO_COSTS)
+        make_baseline(CONFIG, make_grid(STILL, 2), name)
 
 
 def test_a_map_without_any_cost_is_refused():
     with pytest.raises(UserError, match="ppo-lag needs a cost"):
-        make_baseline(CONFIG, GRID, "ppo-lag").init(KEY, parse_scene("S.G").layout)
+        make_baseline(CONFIG, make_grid(STILL, 0), "ppo-lag")
 
 
 def test_trpo_lag_takes_two_costs():
-    trainer = make_baseline(replace(CONFIG, steps_per_epoch=400), GRID, "trpo-lag")
-    run = jax.jit(partial(trainer.advance, phase="learn", periods=1))
-    state, records, _ = run(trainer.init(KEY, TWO_COSTS), TWO_COSTS, jnp.array([0.0, 1000.0]), jnp.int32(0))
+    both = make_grid(STILL, 2)
+    trainer = make_baseline(replace(CONFIG, steps_per_epoch=400), both, "trpo-lag")
+    run = jax.jit(partial(loop.advance, trainer, both, phase="learn", periods=1))
+    start = loop.init(trainer, both, KEY, SEED, TWO_COSTS)
+    lane, records, _ = run(start, TWO_COSTS, jnp.array([0.0, 1000.0]), jnp.int32(0))
     assert records.cost.shape == (400, 2)
-    fire, water = state.controller[0]
+    fire, water = lane.agent.controller[0]
     assert fire > CONFIG.lam_start > water  # only the first exceeds its budget
 
 

@@ -9,6 +9,7 @@ from safedsr.agents.onpolicy.torch_start import numbers, start
 from safedsr.core.nets import Mlp
 from safedsr.envs.grid.catalog import load_scene
 from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.environment import make_grid
 
 # Drawn once with PyTorch 2.13 after torch.manual_seed(3): an actor 2-64-64-4 and two critics 2-64-64-1, each layer a
 # torch.nn.Linear whose weight went through kaiming_uniform_(a=√5) once more.
@@ -31,8 +32,9 @@ def test_networks_are_pytorchs():
 
 
 def first_nets(seed, **changes):
-    trainer = make_baseline(OnPolicyConfig(**changes), GridConfig(), "ppo-lag")
-    return trainer.init(jax.random.key(seed), load_scene("one-room", "diamond").layout).learner.nets
+    trainer = make_baseline(OnPolicyConfig(**changes), make_grid(GridConfig(), 1), "ppo-lag")
+    layout = load_scene("one-room", "diamond").layout
+    return trainer.init(jax.random.key(seed), jnp.uint32(seed), layout)[0].learner.nets
 
 
 def test_a_baseline_starts_with_the_networks_of_its_seed():

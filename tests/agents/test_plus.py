@@ -2,15 +2,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import tiny_agent, tiny_job
+from tiny import GRID, tiny_agent, tiny_job
 
 from safedsr.adapt.config import CertificateConfig, ClimbConfig
 from safedsr.agent import load, load_all
 from safedsr.agents.plus import learner as plus
+from safedsr.agents.plus.learner import Kit
+from safedsr.agents.plus.trainer import offer
 from safedsr.agents.safedsr.equations import Weights
 from safedsr.core import replay
+from safedsr.core.replay import Codec
 from safedsr.engine.program import Program
 from safedsr.engine.train import train
+from safedsr.envs.grid.environment import CELLS, make_grid
 from safedsr.envs.grid.layout import stack_layouts
 from safedsr.envs.grid.text import parse_scene
 from safedsr.errors import UserError
@@ -18,13 +22,20 @@ from safedsr.types import Transition
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 WIDE, TALL = parse_scene("S.C.G").layout, parse_scene("S\nC\nG").layout
-CONFIG = tiny_agent("safedsr-plus")
+CONFIG, CODEC = tiny_agent("safedsr-plus"), Codec(2, 1)
 LAM = jnp.array([0.7])
 
 
-def random_state(layout=WIDE, config=CONFIG):
+def kit_of(config):
+    return Kit(config, CELLS, make_grid(GRID, 1).spec)
+
+
+KIT = kit_of(CONFIG)
+
+
+def random_state(layout=WIDE, kit=KIT):
     """A learner with random networks, another target and random weights."""
-    s = plus.init(jax.random.key(0), layout, config)
+    s = plus.init(jax.random.key(0), layout, kit)
     leaves, tree = jax.tree.flatten((s.phi, s.successor, s.target, s.weights))
     keys = jax.random.split(jax.random.key(1), len(leaves))
     drawn = jax.tree.unflatten(tree, [jax.random.normal(k, x.shape) for k, x in zip(keys, leaves, strict=True)])
@@ -50,8 +61,12 @@ def test_cells_are_counted_by_rows_also_of_padded_maps():
     for n, (x, y, cell) in enumerate([(4.5, 0.5, 4), (0.5, 2.5, 10)]):
         layout = jax.tree.map(lambda leaf: leaf[n], both)  # noqa: B023
         assert both.walls.shape[1:] == (3, 5)
-        row = replay.pack(step_to(x, y, layout))
-        assert plus.bins_of(row[None], layout).tolist() == [[cell]]
+        assert CELLS.count(layout) == 15
+        row = CODEC.pack(step_to(x, y, layout))
+        empty = replay.init_reservoir(1, 15, 8, CODEC.width)
+        found = offer(jax.random.key(0), empty, row[None], layout, KIT)
+        assert found.seen.tolist() == [np.eye(15, dtype=int)[cell].tolist()]
+        np.testing.assert_array_equal(found.rows[0, cell, 0], row)
 
 
 def test_weights_are_the_means_of_what_is_remembered():
@@ -59,12 +74,12 @@ def test_weights_are_the_means_of_what_is_remembered():
     rewards, costs = np.array([1.0, 2.0, 4.0, 6.0, 8.0]), np.array([0.0, 1.0, 0.0, 1.0, 5.0])
     rows = jnp.stack(
         [
-            replay.pack(step_to(end + 0.5, 0.5, reward=jnp.float32(r), cost=jnp.array([c])))
+            CODEC.pack(step_to(end + 0.5, 0.5, reward=jnp.float32(r), cost=jnp.array([c])))
             for end, r, c in zip(ends, rewards, costs, strict=True)
         ]
     )
-    empty = replay.init_reservoir(1, WIDE.walls.size, 8, signals=1)
-    weights = plus.cell_means(replay.store(jax.random.key(0), empty, rows, plus.bins_of(rows, WIDE)))
+    empty = replay.init_reservoir(1, WIDE.walls.size, 8, CODEC.width)
+    weights = plus.group_means(offer(jax.random.key(0), empty, rows, WIDE, KIT), CODEC)
     np.testing.assert_allclose(weights.w_r, [1.0, 0.0, 4.0, 0.0, 8.0], rtol=1e-6)
     np.testing.assert_allclose(weights.w_c, [[0.0, 0.0, 2 / 3, 0.0, 5.0]], rtol=1e-6)
 
@@ -73,17 +88,17 @@ def test_weights_are_the_means_of_what_is_remembered():
 def test_the_target_reckons_with_random_actions(terminated):
     s = random_state()
     t = step_to(3.5, 0.5, terminated=jnp.float32(terminated))
-    m = np.array([s.target(t.next_obs, jnp.int32(a), s.place) for a in range(4)], np.float64)
+    m = np.array([s.target(t.next_obs, jnp.int32(a), s.frame, CELLS) for a in range(4)], np.float64)
     direction = np.asarray(s.weights.w_r - LAM @ s.weights.w_c, np.float64)
     chances = np.full(4, CONFIG.plan_epsilon / 4)
     chances[np.argmax(m @ direction)] += 1 - CONFIG.plan_epsilon
     expected = np.eye(5)[3] + CONFIG.gamma * (1 - terminated) * chances @ m
-    np.testing.assert_allclose(plus.successor_target(s, t, LAM, CONFIG), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(plus.successor_target(s, t, LAM, KIT), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_the_loss_is_what_errors_are_worth():
     s, t, goal = random_state(), step_to(2.5, 0.5), jnp.arange(5.0)
-    error = np.asarray(goal - s.successor(t.obs, t.action, s.place), np.float64)
+    error = np.asarray(goal - s.successor(t.obs, t.action, s.frame, CELLS), np.float64)
     terms = {
         "beta_r": (error @ np.asarray(s.weights.w_r)) ** 2,
         "beta_c": (error @ np.asarray(s.weights.w_c[0])) ** 2,
@@ -91,31 +106,31 @@ def test_the_loss_is_what_errors_are_worth():
     }
     for name, term in terms.items():
         config = tiny_agent("safedsr-plus", **{**dict.fromkeys(terms, 0.0), name: 2.0})
-        np.testing.assert_allclose(plus.successor_loss(s.successor, s, t, goal, config), 2 * term, rtol=1e-4)
+        found = plus.successor_loss(s.successor, s, t, goal, kit_of(config))
+        np.testing.assert_allclose(found, 2 * term, rtol=1e-4)
 
 
 def test_values_agree_with_the_folded_score():
     s = random_state()
-    policy = plus.PlusPolicy(plus.Forecast(s.phi, s.place), s.successor, s.weights)
+    policy = plus.PlusPolicy(plus.Forecast(s.phi, s.frame), s.successor, s.weights)
     obs = jnp.array([0.3, 0.1])
-    found = plus.values(policy, obs, LAM)
+    found = plus.values(policy, obs, LAM, CELLS)
     assert found.k is not None and found.m is not None
     np.testing.assert_allclose(found.score, found.q - found.k[:, 0] * LAM[0], rtol=1e-3, atol=1e-3)
-    np.testing.assert_allclose(found.m[1], s.successor(obs, jnp.int32(1), s.place), rtol=1e-5)
-    np.testing.assert_allclose(policy.phi.features(obs, jnp.int32(1)).sum(), 1.0, rtol=1e-5)
+    np.testing.assert_allclose(found.m[1], s.successor(obs, jnp.int32(1), s.frame, CELLS), rtol=1e-5)
+    np.testing.assert_allclose(plus.features(policy.phi, obs, jnp.int32(1), CELLS).sum(), 1.0, rtol=1e-5)
 
 
 def test_phi_learns_where_steps_end():
     """Two steps from the same place with other actions end in other cells; cross-entropy tells them apart."""
-    config = tiny_agent("safedsr-plus", learning_rate=0.03)
+    kit = kit_of(tiny_agent("safedsr-plus", learning_rate=0.03))
     steps = [step_to(0.5, 0.5, action=jnp.int32(3)), step_to(2.5, 0.5, action=jnp.int32(1))]
     batch = jax.tree.map(lambda *xs: jnp.stack(xs), *steps)
-    s, _ = jax.lax.scan(
-        lambda s, _: plus.learn_phi(s, batch, config), plus.init(jax.random.key(0), WIDE, config), None, 200
-    )
-    phi = plus.Forecast(s.phi, s.place)
-    assert [int(jnp.argmax(phi.features(t.obs, t.action))) for t in steps] == [0, 2]
-    assert all(float(phi.features(t.obs, t.action).max()) > 0.95 for t in steps)
+    s, _ = jax.lax.scan(lambda s, _: plus.learn_phi(s, batch, kit), plus.init(jax.random.key(0), WIDE, kit), None, 200)
+    phi = plus.Forecast(s.phi, s.frame)
+    chances = [plus.features(phi, t.obs, t.action, CELLS) for t in steps]
+    assert [int(jnp.argmax(chance)) for chance in chances] == [0, 2]
+    assert all(float(chance.max()) > 0.95 for chance in chances)
 
 
 def test_learning_repeats_itself_and_moves_every_network():
@@ -126,12 +141,13 @@ def test_learning_repeats_itself_and_moves_every_network():
         state, _, losses = program.advance(state, step, 20)
     assert all(np.isfinite(value).all() for value in losses.values())
     for name in ("phi", "successor", "target"):
-        before, after = (jax.tree.leaves(getattr(s.learner, name)) for s in (first, state))
+        before, after = (jax.tree.leaves(getattr(s.agent.learner, name)) for s in (first, state))
         assert all(not np.array_equal(a, b) for a, b in zip(before, after, strict=True))
     again = program.init()
     for step in range(0, 160, 20):
         again, _, _ = program.advance(again, step, 20)
-    np.testing.assert_array_equal(again.learner.successor.last.weight, state.learner.successor.last.weight)
+    found, expected = (s.agent.learner.successor.last.weight for s in (again, state))
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +158,7 @@ def trained(tmp_path_factory):
 
 
 def test_a_loaded_policy_is_cut_to_its_own_map_and_acts_the_same(trained, tmp_path):
-    program_wide, small = load(trained, seed=0, environment=0), load(trained, seed=0, environment=1)
+    program_wide, small = load(trained, seed=0, task=0), load(trained, seed=0, task=1)
     assert program_wide.policy.learner.weights.w_r.shape == (8,)
     assert small.policy.learner.weights.w_r.shape == (3,)
     small.save(tmp_path / "own")
@@ -160,9 +176,9 @@ def test_cropping_keeps_every_value():
     inside = np.zeros((3, 5))
     inside[:, 0] = 1
     weights = Weights(s.weights.w_r * inside.ravel(), s.weights.w_c * inside.reshape(1, -1))
-    policy = plus.PlusPolicy(plus.Forecast(s.phi, s.place), s.successor, weights)
+    policy = plus.PlusPolicy(plus.Forecast(s.phi, s.frame), s.successor, weights)
     obs = jnp.array([0.1, 0.6])
-    whole, own = plus.values(policy, obs, LAM), plus.values(plus.crop(policy, TALL), obs, LAM)
+    whole, own = (plus.values(p, obs, LAM, CELLS) for p in (policy, plus.crop(policy, TALL, CELLS)))
     np.testing.assert_allclose(own.q, whole.q, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(own.score, whole.score, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(np.asarray(own.m), np.asarray(whole.m).reshape(4, 3, 5)[:, :, 0], rtol=1e-6)

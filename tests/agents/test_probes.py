@@ -15,6 +15,7 @@ from safedsr.core.config import EpsilonSchedule, MultiplierConfig
 from safedsr.engine.program import Program
 from safedsr.envs.grid.physics import ACTIONS
 from safedsr.runs.config import TrainConfig
+from safedsr.runs.job import grid_job
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 SHARED: dict[str, Any] = {
@@ -45,8 +46,8 @@ DSR = {
 
 def learn(name, agent, probes, steps):
     """The trained program and its state."""
-    environments = tuple(probe.environment() for probe in probes)
-    program = Program(grid_job(name, environments, (0, 1), agent, STILL, TrainConfig(steps=steps, chunk=steps)))
+    tasks = tuple(probe.task() for probe in probes)
+    program = Program(grid_job(name, tasks, (0, 1), agent, STILL, TrainConfig(steps=steps, chunk=steps)))
     state, step = program.init(), 0
     while step < steps:
         stop = program.next_stop(step)
@@ -57,9 +58,9 @@ def learn(name, agent, probes, steps):
 
 def start_values(program, state):
     """What is expected of each action at the start, [probes, seeds, ...]."""
-    starts = jnp.asarray([(e.scene.layout.starts[0] + 0.5) / e.scene.layout.scale for e in program.job.tasks])
+    starts = jnp.asarray([(task.params.starts[0] + 0.5) / task.params.scale for task in program.job.tasks])
     over_seeds = jax.vmap(program.trainer.values, (0, None))
-    return jax.vmap(over_seeds)(program.trainer.policy(state), starts.astype(jnp.float32))
+    return jax.vmap(over_seeds)(program.trainer.policy(state.agent), starts.astype(jnp.float32))
 
 
 def choices(program, state):
@@ -88,8 +89,8 @@ PLUS = SafeDsrPlusConfig(
 )
 def test_budgets_decide_the_way(name, agent):
     program, state = learn(name, agent, COSTLY, 1200)
-    lam = np.moveaxis(np.asarray(program.trainer.multipliers(state)), 1, 2)  # [probes, costs, seeds]
-    tight = np.array([[budget == 0 for budget in e.budgets] for e in program.job.tasks])
+    lam = np.moveaxis(np.asarray(program.trainer.multipliers(state.agent)), 1, 2)  # [probes, costs, seeds]
+    tight = np.array([[budget == 0 for budget in task.budgets] for task in program.job.tasks])
     assert (lam[tight] > 0.5).all() and not lam[~tight].any()
     assert_all_best(program, state, COSTLY)
 
@@ -97,7 +98,7 @@ def test_budgets_decide_the_way(name, agent):
 @pytest.mark.parametrize(("name", "agent"), [("dqn", DQN), ("dsr", SafeDsrConfig(**DSR, freeze=100_000))])
 def test_without_costs_the_short_way_is_best(name, agent):
     program, state = learn(name, agent, COSTLESS, 600)
-    assert program.trainer.multipliers(state).shape == (2, 2, 0)
+    assert program.trainer.multipliers(state.agent).shape == (2, 2, 0)
     assert_all_best(program, state, COSTLESS)
     if name == "dqn":  # where the goal ends it all, the values are known too
         waits = 0.9 * 0.99 - 0.01

@@ -7,9 +7,10 @@ import pytest
 from tiny import linear
 
 from safedsr.agents.safedqn.config import SafeDqnConfig
-from safedsr.agents.safedqn.learner import make_safedqn, q_loss
+from safedsr.agents.safedqn.trainer import make_safedqn, q_loss
 from safedsr.core.config import EpsilonSchedule, MultiplierConfig
 from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.environment import make_grid
 from safedsr.envs.grid.text import parse_scene
 from safedsr.runs.config import TrainConfig
 from safedsr.types import Transition
@@ -57,8 +58,8 @@ def test_the_slope_is_that_of_the_chosen_action_alone():
 
 
 def test_the_network_of_table_1():
-    trainer = make_safedqn(SafeDqnConfig(), GridConfig())
-    state = jax.eval_shape(trainer.init, jax.random.key(0), parse_scene("S.C.G").layout)
+    trainer = make_safedqn(SafeDqnConfig(), make_grid(GridConfig(), 1))
+    state, _ = jax.eval_shape(trainer.init, jax.random.key(0), jnp.uint32(0), parse_scene("S.C.G").layout)
     for net in (state.learner.q, state.learner.target):
         assert [layer.weight.shape for layer in net.layers] == [(120, 2), (84, 120), (4, 84)]
     assert state.ring.shape[0] == 10_000 and state.reservoir is None
@@ -85,8 +86,8 @@ def test_every_default_is_that_of_table_1():
 
 
 def test_values_are_the_scores():
-    trainer = make_safedqn(CONFIG, GridConfig())
-    state = trainer.init(jax.random.key(0), parse_scene("S.C.G").layout)
+    trainer = make_safedqn(CONFIG, make_grid(GridConfig(), 1))
+    state, _ = trainer.init(jax.random.key(0), jnp.uint32(0), parse_scene("S.C.G").layout)
     policy = trainer.policy(state)._replace(learner=TARGET)
     found = trainer.values(policy, jnp.array([0.5, 0.0]))
     np.testing.assert_allclose(found.q, [0.5, 2, 0.25, -2])

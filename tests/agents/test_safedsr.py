@@ -25,18 +25,22 @@ from safedsr.agents.safedsr.equations import (
     successor_target,
     weights_loss,
 )
-from safedsr.agents.safedsr.learner import Batch, batch_features, init, learn, learn_successor, make_safedsr, recall
+from safedsr.agents.safedsr.learner import Batch, batch_features, init, learn, learn_successor
+from safedsr.agents.safedsr.trainer import make_safedsr, offer, row_features
 from safedsr.agents.value_based.trainer import Memory, Policy
 from safedsr.core.config import MultiplierConfig
 from safedsr.core.nets import Mlp, descend
-from safedsr.core.replay import init_reservoir, store, unpack, value_bins
+from safedsr.core.replay import Codec, init_reservoir, signals_of, store, value_bins
 from safedsr.engine.program import Program
+from safedsr.envs.environment import Environment, Spec
 from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.environment import make_grid
 from safedsr.envs.grid.text import parse_scene
 from safedsr.types import Transition
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 CONFIG = SafeDsrConfig(gamma=0.9)
+SPEC, CODEC = make_grid(GridConfig(), 2).spec, Codec(2, 2)
 PHI = linear([[3, 0, 0, 0, 0, 0], [0, 2, 0, 0, 0, 0]], [0, 0])  # φ((1, 2), ·) = (3, 4) / 5
 DECODER = linear([[1, 0], *[[0, 0]] * 5], [0] * 6)  # g(φ) = (φ_1, 0, 0, 0, 0, 0)
 TWO = Weights(w_r=jnp.array([1.0, 2.0]), w_c=jnp.array([[1.0, 0.0], [0.0, -1.0]]))
@@ -100,7 +104,7 @@ def test_folded_scores_are_those_of_the_plain_form(num_costs):
     weights = Weights(jax.random.normal(keys[2], (12,)), jax.random.normal(keys[3], (num_costs, 12)))
     lam = jnp.arange(1.0, num_costs + 1)
     obs = jnp.array([0.3, 0.7])
-    trainer = make_safedsr(CONFIG, GridConfig())
+    trainer = make_safedsr(CONFIG, make_grid(GridConfig(), num_costs))
     plain = trainer.values(Policy(DsrPolicy(phi, successor, weights), lam), obs)
     assert plain.k is not None and plain.m is not None and plain.k.shape == (4, num_costs)
     np.testing.assert_allclose(plain.q, plain.m @ weights.w_r, rtol=1e-5)
@@ -205,31 +209,31 @@ def moved(before, after):
 
 
 def test_collecting_learns_nothing(program, collected):
-    assert same_trees(program.init().learner, collected.learner)
+    assert same_trees(program.init().agent.learner, collected.agent.learner)
 
 
 def test_the_features_phase_moves_everything(program, collected):
     after, _, losses = advance(program, collected, 20, "features")
     for name in ("encoder", "weights", "successor"):
-        assert moved(getattr(collected.learner, name), getattr(after.learner, name)), name
+        assert moved(getattr(collected.agent.learner, name), getattr(after.agent.learner, name)), name
     assert all(np.isfinite(loss).all() for loss in losses.values()) and len(losses) == 2
 
 
 def test_the_frozen_phase_leaves_phi_and_g_alone(program, collected):
     after, _, _ = advance(program, collected, 60, "frozen")
     for name in ("encoder", "encoder_optimizer"):
-        assert same_trees(getattr(collected.learner, name), getattr(after.learner, name)), name
+        assert same_trees(getattr(collected.agent.learner, name), getattr(after.agent.learner, name)), name
     for name in ("weights", "successor"):
-        assert moved(getattr(collected.learner, name), getattr(after.learner, name)), name
+        assert moved(getattr(collected.agent.learner, name), getattr(after.agent.learner, name)), name
 
 
 def test_m_does_not_touch_the_features(program, collected):
     """While every action is random, φ, g, w_r and w_c learn the same whatever M is."""
-    other = jax.tree.map(lambda x: x + 1.0, collected.learner.successor)
-    learner = collected.learner._replace(successor=other, target_successor=other)
-    after, changed = (
-        advance(program, collected._replace(learner=x), 0, "features")[0].learner for x in (collected.learner, learner)
-    )
+    learner = collected.agent.learner
+    other = jax.tree.map(lambda x: x + 1.0, learner.successor)
+    both = learner, learner._replace(successor=other, target_successor=other)
+    lanes = (collected._replace(agent=collected.agent._replace(learner=x)) for x in both)
+    after, changed = (advance(program, lane, 0, "features")[0].agent.learner for lane in lanes)
     assert same_trees((after.encoder, after.weights), (changed.encoder, changed.weights))
     assert moved(after.successor_optimizer[0].mu, changed.successor_optimizer[0].mu)
 
@@ -237,8 +241,8 @@ def test_m_does_not_touch_the_features(program, collected):
 def random_learner(config, count=16):
     """A learner whose targets differ from its networks, and random transitions with two costs."""
     keys = jax.random.split(jax.random.key(0), 3)
-    s = init(keys[0], 2, config)
-    other = init(keys[1], 2, config)
+    s = init(keys[0], SPEC, 2, config)
+    other = init(keys[1], SPEC, 2, config)
     s = s._replace(target_phi=other.encoder.phi, target_successor=other.successor)
     rows = jax.random.uniform(keys[2], (count, 9))
     rows = rows.at[:, 2].set(jnp.arange(count) % 4).at[:, 4].set(jnp.arange(count) % 3 == 0)  # action, terminated
@@ -248,7 +252,7 @@ def random_learner(config, count=16):
 def test_splitting_the_first_layer_changes_nothing():
     """φ(s, ·) shares what the state adds; φ(s, a) is the network on the pair."""
     s, rows = random_learner(tiny_agent("safedsr"))
-    for obs in unpack(rows).obs:
+    for obs in CODEC.unpack(rows).obs:
         one_by_one = [features(s.encoder.phi, obs, action) for action in jnp.arange(4)]
         np.testing.assert_allclose(all_features(s.encoder.phi, obs), one_by_one, rtol=1e-5, atol=1e-6)
 
@@ -282,7 +286,7 @@ def test_one_successor_update_by_plain_loops(d):
     """The best next action is the current networks' choice, what it is worth the target networks'."""
     config = tiny_agent("safedsr", features=d)
     s, rows = random_learner(config)
-    t, lam = unpack(rows), np.array([0.5, 2.0])
+    t, lam = CODEC.unpack(rows), np.array([0.5, 2.0])
     batch = Batch(t, *batch_features(s.encoder.phi, t), *batch_features(s.target_phi, t))
     after, loss = learn_successor(s, batch, jnp.asarray(lam, jnp.float32), config)
     expected, disagreements = [], 0
@@ -308,12 +312,16 @@ def test_what_is_computed_ahead_in_the_frozen_phase_is_the_same(d):
     config = tiny_agent("safedsr", features=d, learning_rate=1e-30, beta_g=0.0)
     unsynced, rows = random_learner(config)
     start = unsynced._replace(target_phi=unsynced.encoder.phi)  # as it is once φ is frozen
-    bins = value_bins(rows, jnp.zeros(3), jnp.ones(3), 4)
-    reservoir = store(jax.random.key(1), init_reservoir(2, 4, 8), rows, bins)
-    known = jax.vmap(partial(recall, start))(rows)
-    memory = Memory(rows, reservoir, jnp.int32(len(rows)), known)
-    learners = [jax.jit(partial(learn, phase=phase, config=config)) for phase in ("features", "frozen")]
-    results = [f(start, memory, jnp.ones(2), jax.random.key(2)) for f in learners]
+    bins = value_bins(signals_of(CODEC.unpack(rows)), jnp.zeros(3), jnp.ones(3), 4)
+    reservoir = store(jax.random.key(1), init_reservoir(3, 4, 8, CODEC.width), rows, bins)
+    cached = jax.vmap(partial(row_features, start, codec=CODEC))(rows)
+    memory = Memory(CODEC, rows, reservoir, jnp.int32(len(rows)), cached)
+
+    def learner(phase):
+        return jax.jit(lambda s: learn(s, memory, jnp.ones(2), jax.random.key(2), phase, config))
+
+    learners = [learner(phase) for phase in ("features", "frozen")]
+    results = [f(start) for f in learners]
     (thawed, thawed_losses), (frozen, frozen_losses) = results
     for name in ("weights_optimizer", "successor_optimizer"):
         pairs = (jax.tree.leaves(getattr(s, name)) for s in (thawed, frozen))
@@ -324,14 +332,80 @@ def test_what_is_computed_ahead_in_the_frozen_phase_is_the_same(d):
     for name, loss in thawed_losses.items():
         np.testing.assert_allclose(loss, frozen_losses[name], rtol=1e-5)
     # φ_prev is part of M's target and of nothing else
-    _, losses = learners[0](unsynced, memory, jnp.ones(2), jax.random.key(2))
+    _, losses = learners[0](unsynced)
     assert np.isclose(losses["feature_loss"], thawed_losses["feature_loss"], rtol=1e-5)
     assert not np.isclose(losses["successor_loss"], thawed_losses["successor_loss"], rtol=1e-2)
 
 
+def nowhere(spec):
+    """An environment that is only asked what it is."""
+
+    def never(*args):
+        raise AssertionError("nobody walks here")
+
+    return Environment("nowhere", spec, reset=never, step=never)
+
+
+def labelled(rewards, costs):
+    """Rows of steps with these rewards and costs, between observations of three numbers."""
+    count = len(rewards)
+    t = Transition(
+        obs=jnp.zeros((count, 3)),
+        action=jnp.arange(count),
+        reward=jnp.array(rewards),
+        cost=jnp.array(costs)[:, None],
+        next_obs=jnp.zeros((count, 3)),
+        terminated=jnp.zeros(count),
+    )
+    return Codec(3, 1).pack(t)
+
+
+def test_where_ranges_are_unknown_the_bins_span_what_was_seen():
+    """Rewards between -1 and 3, then down to -5; the cost is 2 until it is 10, too."""
+    spec = Spec(observations=3, actions=2, costs=1)
+    config = tiny_agent("safedsr", value_bins=4, reservoir_size=8)
+    environment = nowhere(spec)
+    trainer = make_safedsr(config, environment)
+    first = trainer.init(jax.random.key(0), jnp.uint32(0), None)[0].reservoir
+    assert first.ranges is not None and first.rows.shape == (2, 4, 8, Codec(3, 1).width)
+    put = partial(offer, params=None, environment=environment, config=config)
+    seen = put(jax.random.key(1), first, labelled([-1.0, 0.5, 1.5, 3.0, 3.0], [2.0] * 5))
+    np.testing.assert_array_equal(seen.ranges, [[-1.0, 2.0], [3.0, 2.0]])
+    np.testing.assert_array_equal(seen.seen, [[1, 1, 1, 2], [5, 0, 0, 0]])
+    np.testing.assert_array_equal(Codec(3, 1).unpack(seen.rows[0, 3, :2]).action, [3, 4])
+    later = put(jax.random.key(2), seen, labelled([-5.0, -2.0, 0.0, 3.0], [2.0, 4.5, 6.5, 10.0]))
+    np.testing.assert_array_equal(later.ranges, [[-5.0, 2.0], [3.0, 10.0]])
+    # What was kept stays where it was; new rows are binned within all that was seen: by 2 from -5, and by 2 from 2.
+    np.testing.assert_array_equal(later.seen - seen.seen, [[1, 1, 1, 1], [1, 1, 1, 1]])
+    np.testing.assert_array_equal(Codec(3, 1).unpack(later.rows[1, 3, :1]).cost, [[10.0]])
+
+
+def test_where_ranges_are_known_they_stay():
+    spec = Spec(observations=3, actions=2, costs=1, reward_range=(-8.0, 8.0), cost_ceilings=(4.0,))
+    environment, config = nowhere(spec), tiny_agent("safedsr", value_bins=4, reservoir_size=8)
+    first = make_safedsr(config, environment).init(jax.random.key(0), jnp.uint32(0), None)[0].reservoir
+    rows = labelled([-1.0, 0.5, 1.5, 5.0], [0.0, 0.5, 1.5, 4.0])
+    found = offer(jax.random.key(1), first, rows, None, environment, config)
+    assert first.ranges is None and found.ranges is None
+    np.testing.assert_array_equal(found.seen, [[0, 1, 2, 1], [2, 1, 0, 1]])
+
+
+def test_a_refilled_reservoir_spans_its_new_rows_alone():
+    environment = nowhere(Spec(observations=3, actions=2, costs=1))
+    trainer = make_safedsr(tiny_agent("safedsr", value_bins=4, reservoir_size=8), environment)
+    state, _ = trainer.init(jax.random.key(0), jnp.uint32(0), None)
+    assert trainer.refill
+    for rewards, costs in (([-9.0, 9.0], [0.0, 9.0]), ([2.0, 3.0, 4.0], [5.0, 5.0, 7.0])):
+        state = trainer.refill(state, jax.random.key(1), labelled(rewards, costs), None)
+        np.testing.assert_array_equal(
+            state.reservoir.ranges, [np.min([rewards, costs], 1), np.max([rewards, costs], 1)]
+        )
+    np.testing.assert_array_equal(state.reservoir.seen.sum(1), [3, 3])
+
+
 def test_the_networks_of_table_2():
-    trainer = make_safedsr(SafeDsrConfig(), GridConfig())
-    state = jax.eval_shape(trainer.init, jax.random.key(0), parse_scene("S.C.G").layout)
+    trainer = make_safedsr(SafeDsrConfig(), make_grid(GridConfig(), 1))
+    state, _ = jax.eval_shape(trainer.init, jax.random.key(0), jnp.uint32(0), parse_scene("S.C.G").layout)
     learner = state.learner
 
     def shapes(net):

@@ -11,12 +11,15 @@ from tiny import GRID, advance, same_trees, tiny_agent, tiny_job, tiny_task
 
 from safedsr.agents.registry import make_trainer
 from safedsr.agents.value_based.trainer import EVALUATE
-from safedsr.core import replay
 from safedsr.core.config import EpsilonSchedule, MultiplierConfig
+from safedsr.core.replay import Codec
+from safedsr.engine import loop
 from safedsr.engine.program import Program
 from safedsr.envs.grid.catalog import with_costs
 from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.environment import make_grid, scene_of
 from safedsr.envs.grid.physics import position
+from safedsr.types import JOINED
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 AGENTS = ("safedqn", "safedsr")
@@ -37,23 +40,32 @@ def collect(program, steps, state=None, step=0):
     return state, jax.tree.map(lambda x: np.asarray(x)[0, 0], records)
 
 
+def with_lam(state, lam):
+    """The same state with another λ."""
+    agent = state.agent
+    return state._replace(agent=agent._replace(multiplier=agent.multiplier._replace(lam=lam)))
+
+
 def times_compiled(program):
     return program._advance._cache_size()  # type: ignore[attr-defined]
 
 
 def remembered(state, steps):
-    return jax.tree.map(np.asarray, replay.unpack(state.ring[0, 0, :steps]))
+    costs = state.episode.cost.shape[-1]
+    return jax.tree.map(np.asarray, Codec(2, costs).unpack(state.agent.ring[0, 0, :steps]))
 
 
 @pytest.mark.parametrize("text", MAPS)
 @pytest.mark.parametrize("name", AGENTS)
 def test_shapes_and_types_are_a_fixed_point(name, text):
-    layout = tiny_task(text).scene.layout
-    trainer = make_trainer(name, tiny_agent(name), GRID)
-    state = jax.eval_shape(trainer.init, jax.random.key(0), layout)
+    layout = tiny_task(text).params
+    environment = make_grid(GRID, len(layout.costs))
+    trainer = make_trainer(name, tiny_agent(name), environment)
+    first = partial(loop.init, trainer, environment)
+    state = jax.eval_shape(first, jax.random.key(0), jnp.uint32(0), layout)
     aim = jnp.zeros(len(layout.costs))
     for phase in PHASES[name]:
-        step = partial(trainer.advance, phase=phase, periods=2)
+        step = partial(loop.advance, trainer, environment, phase=phase, periods=2)
         after, records, losses = jax.eval_shape(step, state, layout, aim, jnp.int32(0))
         kinds = [[(x.shape, x.dtype, x.weak_type) for x in jax.tree.leaves(tree)] for tree in (state, after)]
         assert kinds[0] == kinds[1] and jax.tree.structure(state) == jax.tree.structure(after)
@@ -63,7 +75,7 @@ def test_shapes_and_types_are_a_fixed_point(name, text):
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_phases_follow_one_another(name):
-    trainer = make_trainer(name, tiny_agent(name), GRID)
+    trainer = make_trainer(name, tiny_agent(name), make_grid(GRID, 1))
     ends = {"safedqn": [20, None], "safedsr": [20, 60, None]}[name]
     expected = list(zip(PHASES[name], ends, strict=True))
     assert [trainer.phase_at(step) for step in (0, 20, 60)][: len(expected)] == expected
@@ -89,11 +101,11 @@ def test_lam_moves_at_the_ends_of_episodes_after_penalty_start_alone():
     """One step at a time; all numbers are sums of powers of two, so equality is exact."""
     tuning = MultiplierConfig(penalty_start=60, lam_lr=0.0625, aim=(1.0,))
     program = collector("safedqn", multiplier=tuning, train_every=1, sync_every=1)
-    layout = program.job.tasks[0].scene.layout
+    layout = program.job.tasks[0].params
     state, lams, steps = program.init(), [], []
     for step in range(200):
         state, records = collect(program, 1, state, step)
-        lams.append(float(state.multiplier.lam[0, 0, 0]))
+        lams.append(float(state.agent.multiplier.lam[0, 0, 0]))
         steps.append(records)
     records = jax.tree.map(lambda *x: np.concatenate(x), *steps)
     early = records.done[:60] & (records.cost[:60, 0] != 1)
@@ -111,7 +123,7 @@ def test_the_step_at_which_tuning_starts(penalty_start, first):
     state, lams = program.init(), []
     for step in range(first + 7):
         state, _ = collect(program, 1, state, step)
-        lams.append(float(state.multiplier.lam[0, 0, 0]))
+        lams.append(float(state.agent.multiplier.lam[0, 0, 0]))
     assert lams == [1.0] * (first - 1) + [0.75] * 7 + [0.5]
 
 
@@ -122,7 +134,7 @@ def test_lam_may_wait_for_the_first_goal():
     state, lams, done, reached = program.init(), [], [], []
     for step in range(200):
         state, records = collect(program, 1, state, step)
-        lams.append(float(state.multiplier.lam[0, 0, 0]))
+        lams.append(float(state.agent.multiplier.lam[0, 0, 0]))
         done.append(records.done[0])
         reached.append(records.success[0])
     goal = reached.index(True)
@@ -135,9 +147,9 @@ def test_a_controller_that_waits_goes_on_waiting_while_it_is_evaluated():
     tuning = MultiplierConfig(penalty_start=0, lam_start=1.0, after_goal=True)
     program = collector("safedqn", grid=STILL, multiplier=tuning)
     before = program.init()
-    multiplier = jax.tree.map(np.asarray, before.multiplier)
+    multiplier = jax.tree.map(np.asarray, before.agent.multiplier)
     after, records, _ = advance(program, before, 0, EVALUATE, 10)
-    assert np.asarray(records.success).any() and same_trees(after.multiplier, multiplier)
+    assert np.asarray(records.success).any() and same_trees(after.agent.multiplier, multiplier)
 
 
 def test_records_are_sums_of_their_episode():
@@ -169,11 +181,12 @@ def test_accelerators_act_alike(monkeypatch):
 def test_what_is_remembered_of_an_episodes_end(terminal):
     program = collector("safedsr", grid=STILL, terminal=terminal)
     state, records = collect(program, 400)
-    layout = program.job.tasks[0].scene.layout
+    layout = program.job.tasks[0].params
     t = remembered(state, 400)
-    np.testing.assert_array_equal(t.terminated, records.success)
     truncated = records.done & ~records.success
-    assert truncated.any() and not t.terminated[truncated].any()
+    joined = truncated & (terminal == "restart")  # there s′ is where the next episode starts
+    np.testing.assert_array_equal(t.terminated, np.where(joined, JOINED, records.success))
+    assert truncated.any() and not (t.terminated[truncated] == 1).any()
     np.testing.assert_array_equal(t.obs[1:][~records.done[:-1]], records.obs[:-1][~records.done[:-1]])
     start = np.array([0.5, 0.5], np.float32) / layout.scale
     np.testing.assert_array_equal(t.obs[1:][records.done[:-1]], np.tile(start, (records.done[:-1].sum(), 1)))
@@ -190,7 +203,7 @@ def test_random_at_first_then_more_and_more_greedy(name):
     program = collector(name, "....\n.S..\n....\n...G", epsilon=schedule)
     state, _ = collect(program, 1200)
     t = remembered(state, 1200)
-    policy = jax.tree.map(lambda x: x[0, 0], program.trainer.policy(state))
+    policy = jax.tree.map(lambda x: x[0, 0], program.trainer.policy(state.agent))
     best = jax.vmap(lambda obs: jnp.argmax(program.trainer.values(policy, obs).score))(jnp.asarray(t.obs))
     random, falling, greedy = np.split(t.action != np.asarray(best), [401, 800])
     assert chisquare(np.bincount(t.action[:401], minlength=4)).pvalue > 0.01
@@ -208,13 +221,13 @@ def test_lam_budget_and_map_change_without_recompiling_and_act():
     start = program.init()
     _, plain = collect(program, 200)
 
-    steep = start._replace(multiplier=start.multiplier._replace(lam=jnp.full((1, 1, 1), 1e4, jnp.float32)))
+    steep = with_lam(start, jnp.full((1, 1, 1), 1e4, jnp.float32))
     program.aim = jnp.full((1, 1), 12, jnp.float32)
     _, pushed = collect(program, 200, steep)
     assert not np.array_equal(plain.obs, pushed.obs)
 
-    scene = with_costs(program.job.tasks[0].scene, np.full((4, 4), 2.0, np.float32))
-    program.layout = jax.tree.map(lambda x: x[None], scene.layout)
+    scene = with_costs(scene_of(program.job.tasks[0]), np.full((4, 4), 2.0, np.float32))
+    program.params = jax.tree.map(lambda x: x[None], scene.layout)
     _, dear = collect(program, 200)
     ended = dear.done & ~dear.success
     assert (dear.cost[ended] == 2.0 * GRID.time_limit).all() and ended.any()
@@ -222,7 +235,7 @@ def test_lam_budget_and_map_change_without_recompiling_and_act():
     lams = {}
     for aim in (0.0, 24.0, 100.0):
         program.aim = jnp.full((1, 1), aim, jnp.float32)
-        lams[aim] = float(collect(program, 200)[0].multiplier.lam[0, 0, 0])
+        lams[aim] = float(collect(program, 200)[0].agent.multiplier.lam[0, 0, 0])
     assert lams[0.0] > 1 and lams[24.0] == lams[100.0] == 0.0
     assert times_compiled(program) == 1
 
@@ -231,12 +244,12 @@ def test_lam_budget_and_map_change_without_recompiling_and_act():
 def test_targets_are_copies_at_the_end_of_a_period(name, phase):
     program = Program(tiny_job(name))
     start = program.init()
-    after = advance(program, start, 20, phase)[0].learner
+    after = advance(program, start, 20, phase)[0].agent.learner
     pairs = {
         "safedqn": lambda s: [(s.q, s.target)],
         "safedsr": lambda s: [(s.encoder.phi, s.target_phi), (s.successor, s.target_successor)],
     }[name]
-    for (net, target), (_, before) in zip(pairs(after), pairs(start.learner), strict=True):
+    for (net, target), (_, before) in zip(pairs(after), pairs(start.agent.learner), strict=True):
         assert same_trees(net, target) and not same_trees(target, before)
 
 
@@ -246,9 +259,9 @@ def test_targets_stay_within_a_period():
     for every in (5, 20):
         program = Program(tiny_job("safedqn", seeds=(0,), sync_every=every))
         start = program.init()
-        target = jax.tree.map(lambda x: x + 1.0, start.learner.target)
-        start = start._replace(learner=start.learner._replace(target=target))
-        learners[every] = advance(program, start, 0, "learn", 20 // every)[0].learner
+        target = jax.tree.map(lambda x: x + 1.0, start.agent.learner.target)
+        agent = start.agent._replace(learner=start.agent.learner._replace(target=target))
+        learners[every] = advance(program, start._replace(agent=agent), 0, "learn", 20 // every)[0].agent.learner
     assert not same_trees(learners[5].q, learners[20].q)
     count = learners[5].optimizer[0].count
     assert count == learners[20].optimizer[0].count == 4
@@ -257,23 +270,17 @@ def test_targets_stay_within_a_period():
 def test_what_was_never_remembered_is_never_learnt_from():
     program = Program(tiny_job("safedqn"))
     start = program.init()
-    unknown = start._replace(ring=jnp.full_like(start.ring, jnp.nan))
+    unknown = start._replace(agent=start.agent._replace(ring=jnp.full_like(start.agent.ring, jnp.nan)))
     for step in (0, 20):
         unknown, _, losses = advance(program, unknown, step, "learn")
-        assert np.isfinite(losses["q_loss"]).all() and np.isnan(unknown.ring).any() == (step == 0)
+        assert np.isfinite(losses["q_loss"]).all() and np.isnan(unknown.agent.ring).any() == (step == 0)
 
 
 def test_lam_weighs_the_costs_that_are_learnt():
     program = Program(tiny_job("safedqn"))
     start = program.init()
     slack, tight = (
-        advance(
-            program,
-            start._replace(multiplier=start.multiplier._replace(lam=jnp.full((1, 2, 1), lam, jnp.float32))),
-            0,
-            "learn",
-        )
-        for lam in (0.0, 10.0)
+        advance(program, with_lam(start, jnp.full((1, 2, 1), lam, jnp.float32)), 0, "learn") for lam in (0.0, 10.0)
     )
     assert (np.asarray(tight[2]["q_loss"]) > 10 * np.asarray(slack[2]["q_loss"])).all()
 
@@ -281,7 +288,7 @@ def test_lam_weighs_the_costs_that_are_learnt():
 def test_memory_fills_the_ring_and_the_reservoir():
     program = collector("safedsr", MAPS[2], grid=STILL)
     state, records = collect(program, 400)
-    seen = np.asarray(state.reservoir.seen[0, 0])  # [1 + J, bins]
+    seen = np.asarray(state.agent.reservoir.seen[0, 0])  # [1 + J, bins]
     t = remembered(state, 400)
     assert seen.shape == (3, 4) and (seen.sum(1) == 400).all()
     assert seen[0].tolist() == [400 - records.success.sum(), 0, 0, records.success.sum()]

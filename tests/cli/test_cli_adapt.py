@@ -47,7 +47,7 @@ def test_an_adaptation(run, costs, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "memory" in shown and "certificate passes" in shown and f"adapted policy: {out}" in shown
     found = safedsr.load(out)
-    assert found.act(START) == ACTIONS.index("down") and found.task.budgets == (0.5,) and found.past is not None
+    assert found.act(START) == ACTIONS.index("down") and found.task.budgets == (0.5,) and found.experience is not None
     written = json.loads((out / "certificate.json").read_text())
     assert written["passed"] and written["level"] == "memory" and written["require"] == 0.95
     assert [rung["level"] for rung in written["rungs"]] == ["cost", "penalty", "memory"]
@@ -90,7 +90,7 @@ def test_bad_input_changes_nothing(run, given, message, tmp_path, capsys):
 
 def test_policies_that_cannot_adapt(tmp_path, capsys):
     without, other = tmp_path / "without", tmp_path / "other"
-    walked_agent(LOW_ROAD).changed(past=None).save(without)
+    walked_agent(LOW_ROAD).changed(experience=None).save(without)
     walker("right").save(other)
     for folder, message in ((without, "no refit set"), (other, "safedqn has no cost weights")):
         assert main(["adapt", str(folder), "--costs", "none", "--out", str(tmp_path / "adapted")]) == 2

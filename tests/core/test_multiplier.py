@@ -108,7 +108,7 @@ WAITING = replace(CONFIG, after_goal=True, penalty_start=0)
 
 def step(state, cost, done=True, success=False, config=WAITING):
     cost = jnp.full(len(state.lam), cost, jnp.float32)
-    flags = jnp.asarray(done), jnp.asarray(reached)
+    flags = jnp.asarray(done), jnp.asarray(success)
     return multiplier.after_step(state, cost, jnp.full(len(state.lam), 5.0), *flags, jnp.int32(0), config)
 
 

@@ -57,7 +57,7 @@ def test_unit_of_nothing_is_finite_and_so_is_its_slope():
 
 
 def test_pair_of_observation_and_action():
-    np.testing.assert_allclose(pair(jnp.array([0.25, 0.75]), jnp.int32(2)), [0.25, 0.75, 0, 0, 1, 0])
+    np.testing.assert_allclose(pair(jnp.array([0.25, 0.75]), jnp.int32(2), 4), [0.25, 0.75, 0, 0, 1, 0])
 
 
 def test_mean_square():

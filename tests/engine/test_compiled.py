@@ -11,7 +11,7 @@ from safedsr.engine.compiled import cache_folder
 
 COMPILE = """
 {before}
-from safedsr.compiled import keep_compiled
+from safedsr.engine.compiled import keep_compiled
 keep_compiled()
 import jax, jax.numpy as jnp
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from safedsr.core.config import Matmul
+from safedsr.core.precision import precision
 from safedsr.engine import lanes as devices
-from safedsr.engine.lanes import cores, one_by_one, precision, split, use_cores
+from safedsr.engine.lanes import cores, one_by_one, split, use_cores
 from safedsr.runs import storage
 
 TRAIN = """
@@ -37,7 +38,7 @@ RESUME = "import sys; from safedsr.engine.train import resume; resume(sys.argv[1
 CORES = """
 import jax
 from safedsr.engine.lanes import use_cores
-from safedsr.program import Program
+from safedsr.engine.program import Program
 use_cores(2)
 from tiny import tiny_job
 program = Program(tiny_job("safedqn"))
@@ -162,7 +163,7 @@ def test_a_batch_on_an_accelerator_is_what_one_lane_after_the_other_is(monkeypat
     def lane(key, scale, shared):
         return scale * jax.random.uniform(key) + shared
 
-    axes = (devices.SEED, devices.ENVIRONMENT, devices.SHARED)
+    axes = (devices.SEED, devices.TASK, devices.SHARED)
     one_after_the_other = devices.over_lanes(lane, axes, mesh)(keys, scale, shared)
     monkeypatch.setattr(devices, "one_by_one", jax.vmap)
     assert one_after_the_other.shape == (2, 3)

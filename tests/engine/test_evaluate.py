@@ -7,13 +7,14 @@ import pytest
 from scipy.stats import beta, t
 from tiny import linear, tiny_job, tiny_task
 
-from safedsr.agent import Agent
+from safedsr.agent import Agent, evaluate_run
 from safedsr.agents.value_based.trainer import Policy
 from safedsr.engine import evaluate as module
 from safedsr.engine.evaluate import evaluate, run_episodes
 from safedsr.envs.grid.config import GridConfig
 from safedsr.envs.grid.physics import ACTIONS
 from safedsr.errors import UserError
+from safedsr.figures.paths import agent_paths
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 STILL = GridConfig(step_std=0.0, time_limit=9)
@@ -58,7 +59,7 @@ def test_other_budgets_and_other_costs():
     assert (tight.goal_rate.value, tight.safe_goal_rate.value) == (1.0, 0.0)
     both = tiny_task("SAA.G\n\nA = fire 1\n\ncost water\n. . . 0.5 .\n")
     found = evaluate(agent, both._replace(budgets=(0.5, 3.0)), episodes=5)
-    assert both.scene.cost_names == ("water", "fire")
+    assert both.cost_names == ("water", "fire")
     assert [cost.value for cost in found.cost] == [0.5, 3.0] and found.safe_goal_rate.value == 1.0
     assert evaluate(agent, both._replace(budgets=(0.4, 3.0)), episodes=5).safe_goal_rate.value == 0.0
     assert evaluate(agent, tiny_task("S...G"), episodes=5).cost == ()
@@ -77,7 +78,7 @@ def test_random_actions_make_a_difference():
     again, other = (evaluate(agent, episodes=400, epsilon=0.5, seed=seed) for seed in (0, 1))
     assert again == found and other != found
     # Every step is random with probability 1/2 and then goes right, left or nowhere: 5/8, 1/8 and 1/4.
-    assert np.mean(run_episodes(agent, agent.task.params, 400, 1.0).length) > found.length.high
+    assert np.mean(run_episodes(agent, agent.task, 400, 1.0).length) > found.length.high
 
 
 @pytest.mark.parametrize(("hits", "count"), [(0, 20), (7, 20), (20, 20), (499, 1000)])
@@ -103,14 +104,14 @@ def test_impossible_evaluations(given, message):
 
 
 def test_paths_for_pictures():
-    greedy, random = agent_paths(walker("right"), tiny_task(FIVE).scene.layout, (0.0, 1.0))
+    greedy, random = agent_paths(walker("right"), tiny_task(FIVE), (0.0, 1.0))
     np.testing.assert_allclose(greedy, [[0.5 + 0.75 * k, 0.5] for k in range(6)])
     assert random.shape[1] == 2 and not np.array_equal(random, greedy)
 
 
 def test_every_policy_of_a_run(trained):
     rows = evaluate_run(trained("safedqn"), episodes=20)
-    assert [(agent.seed, where.name) for agent, where, _ in rows] == [(0, "corridor, cost"), (1, "corridor, cost")]
+    assert [(agent.seed, where.title) for agent, where, _ in rows] == [(0, "corridor, cost"), (1, "corridor, cost")]
     assert [where.budgets for _, where, _ in rows] == [(1.0,), (1.0,)]
     ((agent, _, found),) = evaluate_run(trained("safedqn"), episodes=20, seed=1)
     assert agent.seed == 1 and found == rows[1][2]
@@ -124,7 +125,7 @@ def test_a_run_on_other_costs(trained, write_map):
     assert {where.budgets for _, where, _ in rows} == {(5.0, 5.0)}  # two costs now: the usual budget
     assert all(len(found.cost) == 2 for _, _, found in rows)
     rows = evaluate_run(trained("safedqn"), costs="none", budget="2", episodes=20)
-    assert {where.name for _, where, _ in rows} == {"corridor, none"} and {w.budgets for _, w, _ in rows} == {(2.0,)}
+    assert {where.title for _, where, _ in rows} == {"corridor, none"} and {w.budgets for _, w, _ in rows} == {(2.0,)}
     assert all(found.cost[0].value == 0 for _, _, found in rows)
 
 
@@ -137,10 +138,9 @@ def test_numbers_for_machines():
 
 def test_episodes_do_not_depend_on_who_walks_beside_them():
     agent = walker("right", grid=GridConfig(time_limit=40))
-    layout = agent.task.params
-    together = run_episodes(agent, layout, 150, 0.6)  # more than there are walkers
+    together = run_episodes(agent, agent.task, 150, 0.6)  # more than there are walkers
     keys = jax.random.split(jax.random.key(0), 150)
-    apart = [module.run_keys(agent, layout, keys[n : n + 50], 0.6) for n in (0, 50, 100)]
+    apart = [module.run_keys(agent, agent.task, keys[n : n + 50], 0.6) for n in (0, 50, 100)]
     for name, whole in together._asdict().items():
         np.testing.assert_array_equal(whole, np.concatenate([getattr(part, name) for part in apart]))
     assert together.length.max() > 3 * together.length.min() and module.WALKERS < 150

@@ -29,7 +29,7 @@ LOSSES = {"safedqn": ["q_loss"], "safedsr": ["feature_loss", "successor_loss"]}
 TRAIN = """
 import sys, time
 from tiny import tiny_job
-from safedsr.train import Stopped, resume, train
+from safedsr.engine.train import Stopped, resume, train
 
 def show(progress):
     print(progress.step, flush=True)
@@ -251,7 +251,7 @@ def test_numbers_that_are_not_finite_stop_the_run(trained, tmp_path, monkeypatch
         state, records, losses = advance(self, state, step, count)
         if step == 60:
             state = eqx.tree_at(
-                lambda s: s.learner.q.layers[1].bias, state, replace_fn=lambda x: x.at[0, 1, 2].set(jnp.inf)
+                lambda s: s.agent.learner.q.layers[1].bias, state, replace_fn=lambda x: x.at[0, 1, 2].set(jnp.inf)
             )
         return state, records, losses
 
@@ -259,7 +259,7 @@ def test_numbers_that_are_not_finite_stop_the_run(trained, tmp_path, monkeypatch
         patch.setattr(Program, "advance", poisoned)
         with pytest.raises(NotFinite) as error:
             train(tiny_job("safedqn", seeds=(0, 1), trajectories=40), tmp_path)
-    place = "'learner/q/layers/1/bias' is not finite at step 80, seed 1 in corridor, cost; "
+    place = "'agent/learner/q/layers/1/bias' is not finite at step 80, seed 1 in corridor, cost; "
     assert str(error.value).startswith(place)
     assert last_state(tmp_path)[1] == 60
     resume(tmp_path)
@@ -334,10 +334,15 @@ def paused(tmp_path):
     ("section", "field", "value", "message"),
     [
         ("agent", "batchsize", 8, "unknown setting of SafeDqnConfig 'batchsize'; did you mean 'batch_size'?"),
-        ("grid", "gravity", 9.81, "unknown setting of GridConfig 'gravity'"),
+        ("environment", "gravity", 9.81, "unknown setting of GridConfig 'gravity'"),
         ("agent", "gamma", 2, "gamma is 2; give a value of at least 0 and below 1"),
         ("agent", "gamma", "much", "gamma is 'much'; give a finite number"),
-        ("agent", "hidden", [9], "does not fit these settings: 'learner/q/layers/0/weight' is float32[1, 2, 8, 2]"),
+        (
+            "agent",
+            "hidden",
+            [9],
+            "does not fit these settings: 'agent/learner/q/layers/0/weight' is float32[1, 2, 8, 2]",
+        ),
     ],
 )
 def test_a_config_that_was_tampered_with(paused, section, field, value, message):

@@ -11,9 +11,11 @@ from oracles import slow_step
 from scipy import stats
 from strategies import World, worlds
 
+from safedsr.envs import episode
 from safedsr.envs.grid import physics as grid
 from safedsr.envs.grid.catalog import load_scene, with_costs
 from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.environment import make_grid
 from safedsr.envs.grid.layout import Layout, make_layout, stack_layouts
 from safedsr.errors import UserError
 
@@ -28,16 +30,17 @@ def padded(world: World) -> Layout:
 
 @partial(jax.jit, static_argnames="config")
 def walk(key, layout, actions, config):
-    """The start, the state and result of each step, and the step lengths."""
+    """The start, the episode after each step and what the step gave, and the step lengths."""
     keys = jax.random.split(key, len(actions))
-    start, obs = grid.reset(key, layout, config)
+    environment = make_grid(config, len(layout.costs))
+    start = episode.start(environment, key, layout)
 
-    def advance(state, inputs):
-        after, result = grid.step(inputs[0], state, inputs[1], layout, config)
-        return after, (after, result)
+    def advance(before, inputs):
+        after, moment = episode.step_or_restart(environment, inputs[0], before, inputs[1], layout)
+        return after, (after, moment)
 
     _, walked = jax.lax.scan(advance, start, (keys, actions))
-    return (start, obs), walked, jax.vmap(grid.step_length, (0, None))(keys, config)
+    return start, walked, jax.vmap(grid.step_length, (0, None))(keys, config)
 
 
 @settings(max_examples=60)
@@ -47,35 +50,39 @@ def test_agrees_with_the_slow_twin(world, seed, data):
     rng = np.random.default_rng(seed)
     actions = np.where(rng.random(60) < 0.4, pushy, rng.integers(0, 4, 60))
     begin, walked, lengths = walk(jax.random.key(seed), padded(world), actions, LIMITED)
-    (start, start_obs), (states, steps), lengths = jax.device_get((begin, walked, lengths))
+    start, (episodes, moments), lengths = jax.device_get((begin, walked, lengths))
 
     scale = max(world.walls.shape)
     centres = {(np.float32(column + 0.5), np.float32(row + 0.5)) for column, row in world.starts}
-    pos, time = tuple(start.pos), 0
+    pos, time, ret, cost = tuple(start.state.pos), 0, 0.0, np.zeros(2)
     assert pos in centres
-    np.testing.assert_allclose(start_obs, start.pos / scale, rtol=1e-6)
+    np.testing.assert_allclose(start.obs, start.state.pos / scale, rtol=1e-6)
     for i, action in enumerate(actions):
         slow = slow_step(world.walls, world.costs, world.goal, pos, action, lengths[i], time, LIMITED.time_limit)
-        step = jax.tree.map(lambda field, i=i: field[i], steps)
+        moment, after = jax.tree.map(lambda field, i=i: field[i], (moments, episodes))
+        step = moment.step
         assert not world.walls[int(slow.y), int(slow.x)]
-        np.testing.assert_allclose(step.next_obs, slow.obs, rtol=1e-6)
+        np.testing.assert_allclose(step.obs, slow.obs, rtol=1e-6)
         np.testing.assert_allclose(step.reward, slow.reward, rtol=1e-6)
         np.testing.assert_array_equal(step.cost, np.array(slow.cost, np.float32))
         assert (step.terminated, step.truncated) == (slow.terminated, slow.truncated)
-        pos = tuple(states.pos[i])
-        if slow.terminated or slow.truncated:
+        assert step.success == slow.terminated and moment.done == (slow.terminated or slow.truncated)
+        pos, time, ret, cost = tuple(after.state.pos), time + 1, ret + slow.reward, cost + slow.cost
+        assert moment.time == time
+        np.testing.assert_allclose(moment.ret, ret, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(moment.cost, cost, rtol=1e-5, atol=1e-30)  # JAX flushes denormals
+        if moment.done:
             assert pos in centres
-            time = 0
+            time, ret, cost = 0, 0.0, np.zeros(2)
         else:
             np.testing.assert_allclose(pos, (slow.x, slow.y), rtol=1e-6)  # versions of JAX round lengths differently
-            time += 1
-        assert states.time[i] == time
-        np.testing.assert_allclose(step.obs, np.array(pos) / scale, rtol=1e-6)
+        assert after.state.time == after.time == time
+        np.testing.assert_allclose(after.obs, np.array(pos) / scale, rtol=1e-6)
 
 
 def one_step(layout: Layout, pos, action: int, time: int = 0, config: GridConfig = GridConfig()):
     state = grid.GridState(jnp.array(pos, jnp.float32), jnp.array(time, jnp.int32))
-    return grid.move(jax.random.key(0), state, jnp.array(action), layout, config)
+    return grid.step(jax.random.key(0), state, jnp.array(action), layout, config)
 
 
 @pytest.mark.parametrize(("action", "cell"), [(0, (2, 1)), (1, (2, 3)), (2, (1, 2)), (3, (3, 2))])
@@ -156,7 +163,7 @@ def test_starts_are_uniform():
     layout = jax.tree.map(lambda field: field[0], more)
     assert len(layout.starts) == 5
     keys = jax.random.split(jax.random.key(0), 3000)
-    states, _ = jax.vmap(grid.reset, (0, None, None))(keys, layout, GridConfig())
+    states, _ = jax.vmap(grid.reset, (0, None))(keys, layout)
     places, counts = np.unique(states.pos, axis=0, return_counts=True)
     np.testing.assert_array_equal(places, [[0.5, 0.5], [0.5, 1.5], [1.5, 0.5]])
     assert stats.chisquare(counts).pvalue > 1e-3
@@ -166,7 +173,7 @@ def test_other_maps_and_costs_do_not_recompile():
     step: Any = jax.jit(grid.step, static_argnames="config")
     scene = load_scene("two-rooms", "diamond")
     turned = scene.layout._replace(walls=scene.layout.walls[:, ::-1].copy(), goal=np.array([3, 3], np.int32))
-    state, _ = grid.reset(jax.random.key(0), scene.layout, GridConfig())
+    state, _ = grid.reset(jax.random.key(0), scene.layout)
     for layout in (scene.layout, with_costs(scene, "square").layout, turned, load_scene("rooms-2", "none").layout):
         step(jax.random.key(1), state, 3, layout, GridConfig())
     assert step._cache_size() == 1

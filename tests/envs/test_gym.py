@@ -69,22 +69,22 @@ def test_an_episode_ends_at_the_goal_or_at_the_time_limit():
 def test_same_trajectory_as_the_pure_functions():
     env = make(layout="two-rooms", costs="diamond", config=GridConfig(time_limit=30))
     layout, config = env.scene.layout, env.config
-    move = jax.jit(grid.move, static_argnames="config")
+    step = jax.jit(grid.step, static_argnames="config")
     actions = np.random.default_rng(0).integers(0, 4, 90)
     obs, _ = env.reset(seed=7)
     key, reset_key = jax.random.split(jax.random.key(7))
-    state, expected = grid.reset(reset_key, layout, config)
+    state, expected = grid.reset(reset_key, layout)
     np.testing.assert_array_equal(obs, expected)
     for action in actions:
         key, step_key = jax.random.split(key)
-        state, result = move(step_key, state, jnp.array(action), layout, config)
+        state, result = step(step_key, state, jnp.array(action), layout, config)
         obs, reward, terminated, truncated, info = env.step(action)
-        np.testing.assert_array_equal(obs, result.next_obs)
+        np.testing.assert_array_equal(obs, result.obs)
         np.testing.assert_array_equal(info["costs"], result.cost)
         assert (reward, terminated, truncated) == (result.reward, result.terminated, result.truncated)
         if terminated or truncated:
             key, reset_key = jax.random.split(key)
-            state, _ = grid.reset(reset_key, layout, config)
+            state, _ = grid.reset(reset_key, layout)
             env.reset()
 
 
@@ -106,8 +106,8 @@ def test_costs_change_in_the_middle_of_an_episode_and_nothing_else_does():
     for env in (steady, changing):
         env.reset(seed=2)
         env.step(RIGHT)
-    move: Any = gym._move
-    programs = move._cache_size()
+    step: Any = gym._step
+    programs = step._cache_size()
     for number in range(10):
         if number == 4:
             changing.set_costs(np.full((1, 11, 11), 9.0))
@@ -116,7 +116,7 @@ def test_costs_change_in_the_middle_of_an_episode_and_nothing_else_does():
         np.testing.assert_array_equal(found[0], expected[0])
         assert found[1:] == expected[1:] and changed["goal"] == info["goal"]
         assert changed["cost"] == (info["cost"] if number < 4 else 9.0)
-    assert move._cache_size() == programs
+    assert step._cache_size() == programs
 
 
 def test_the_number_of_costs_is_fixed():

@@ -5,11 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import World, worlds
 
-from safedsr.envs.grid import physics as grid
+from safedsr.envs import episode
+from safedsr.envs.episode import Episode, Moment
 from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.environment import make_grid
 from safedsr.envs.grid.layout import Layout, make_layout, stack_layouts
 from safedsr.errors import UserError
-from safedsr.types import Step
 
 OPEN = np.zeros((3, 4), bool)
 NO_COSTS = np.zeros((0, 3, 4))
@@ -80,15 +81,16 @@ def test_stacking_needs_as_many_costs_each():
 
 
 @jax.jit
-def walk(layout: Layout, key: jax.Array, actions: jax.Array) -> Step:
+def walk(layout: Layout, key: jax.Array, actions: jax.Array) -> tuple[Episode, Moment]:
     """The steps of one walker; the time limit is short, so that it starts anew several times."""
-    config = GridConfig(time_limit=9)
+    environment = make_grid(GridConfig(time_limit=9), len(layout.costs))
 
-    def advance(state, inputs):
+    def advance(before, inputs):
         step_key, action = inputs
-        return grid.step(step_key, state, action, layout, config)
+        after, moment = episode.step_or_restart(environment, step_key, before, action, layout)
+        return after, (after, moment)
 
-    start, _ = grid.reset(key, layout, config)
+    start = episode.start(environment, key, layout)
     return jax.lax.scan(advance, start, (jax.random.split(key, len(actions)), actions))[1]
 
 
@@ -98,5 +100,6 @@ def test_a_padded_map_walks_alike(world, seed):
     padded = jax.tree.map(lambda x: x[0], stack_layouts([world.layout(), BIG.layout()]))
     key = jax.random.key(seed)
     actions = jax.random.randint(key, (40,), 0, 4)
-    for plain, grown in zip(walk(world.layout(), key, actions), walk(padded, key, actions), strict=True):
+    walks = (jax.tree.leaves(walk(layout, key, actions)) for layout in (world.layout(), padded))
+    for plain, grown in zip(*walks, strict=True):
         np.testing.assert_array_equal(plain, grown)

@@ -58,11 +58,10 @@ def test_with_expected_rewards_a_little_too_high_nobody_finishes(corridor, error
 
 
 def test_rewards_are_expected_at_the_centres_by_rows(corridor):
-    class Phi:
-        def features(self, obs, action):
-            return jnp.array([obs[0], obs[1], action])
+    def features(obs, action):
+        return jnp.array([obs[0], obs[1], action])
 
-    found = expected_rewards(Phi(), jnp.array([5.0, 50.0, 1000.0]), corridor.layout, 2)  # the map is 5 cells wide
+    found = expected_rewards(features, jnp.array([5.0, 50.0, 1000.0]), corridor.layout, 2)  # the map is 5 cells wide
     x, y = np.tile(np.arange(10) / 2 + 0.25, 2), np.repeat([0.25, 0.75], 10)
     np.testing.assert_allclose(found, (x + 10 * y)[:, None] + 1000 * np.arange(4), rtol=1e-5)
 

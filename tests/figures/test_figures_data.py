@@ -1,17 +1,20 @@
-import json
-
 import numpy as np
 import pytest
+from folders import some_episodes, write_run
 from made import made_result
 from scipy.stats import kstest, trim_mean
 
 from safedsr.envs.grid.layout import Scene
 from safedsr.envs.grid.text import format_scene, parse_scene
+from safedsr.errors import UserError
 from safedsr.figures.curves import best_labels, curve
 from safedsr.figures.heatmaps import count_cells, outcome_cells
 from safedsr.figures.scatter import points
-from safedsr.figures.select import Group, costless, groups, layouts_of, scene_of, scenes_of
+from safedsr.figures.select import Group, costless, groups, layouts_of, scenes_of
 from safedsr.figures.trajectories import LAST, episodes_of, trail
+from safedsr.runs import storage
+from safedsr.runs.collect import load_results
+from safedsr.runs.maps import scene_of
 from safedsr.runs.reference import Level, Reference, key_of
 
 LEVEL = Level(0.25, 1.0, 0.9, reward=0.7, cost=(1.5,))
@@ -49,12 +52,16 @@ def test_maps_in_the_papers_order():
 
 def test_the_map_is_the_one_in_the_run_folder(tmp_path):
     drawn = parse_scene("S..C\n...G", "one-room")  # a file of a user's own with a name that is taken
-    about = {"name": "one-room", "costs": list(drawn.cost_names), "budgets": [5.0], "map": format_scene(drawn)}
-    (tmp_path / "config.json").write_text(json.dumps({"environments": [about]}))
-    own, usual = made_result(costs=drawn.cost_names, path=tmp_path), made_result()
+    run = write_run(tmp_path / "run", {(0, 0): some_episodes(0, 1000)}, seeds=[0])
+    config = storage.read_json(run / "config.json")
+    config["tasks"][0] |= {"costs": list(drawn.cost_names), "params": {"map": format_scene(drawn)}}
+    storage.write_json(run / "config.json", config)
+    (own,), usual = load_results([run]), made_result()
     assert format_scene(scene_of(own)) == format_scene(drawn)
     assert scene_of(usual).layout.walls.shape == (11, 11)
-    assert key_of(own) != key_of(own._replace(path=usual.path, costs=("diamond",)))
+    assert key_of(own) != key_of(own._replace(params=usual.params))
+    with pytest.raises(UserError, match=r"run has no map for one-room, cost; only runs on the grid can be drawn so"):
+        scene_of(own._replace(params={}))
 
 
 def test_every_map_once_and_with_costs_where_there_are_some():

@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 from made import made_result
@@ -55,12 +53,11 @@ def test_what_is_known_is_not_computed_again(tmp_path):
 
 
 @pytest.fixture
-def short_way(tmp_path):
+def short_way():
     """A result on a map on which the goal is two or three steps away, through one cell with a cost."""
     scene = parse_scene("SCG", "short")
-    about = {"name": "short", "costs": list(scene.cost_names), "budgets": [5.0], "map": format_scene(scene)}
-    (tmp_path / "config.json").write_text(json.dumps({"environments": [about]}))
-    return made_result(layout="short", costs=scene.cost_names, path=tmp_path, steps=2_000)
+    made = made_result(layout="short", costs=scene.cost_names, steps=2_000)
+    return made._replace(params={"map": format_scene(scene)})
 
 
 def test_the_oracle_of_a_short_way(short_way, tmp_path):

@@ -5,8 +5,9 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from safedsr.agents.registry import ALGORITHMS
-from safedsr.figures.style import ORACLE, color_of, name_of, styles_of, thousands
+from safedsr.figures.style import ORACLE, color_of, name_of, styles_of
 from safedsr.paper.tables import printed_algorithms
+from safedsr.runs.labels import thousands
 
 # Machado, Oliveira & Fernandes (2009), severity 1.0, on linear RGB.
 SIGHT = {

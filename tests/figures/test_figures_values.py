@@ -3,6 +3,7 @@ from typing import Any
 
 import numpy as np
 
+from safedsr.envs.grid.environment import grid_task
 from safedsr.envs.grid.text import parse_scene
 from safedsr.figures.values import SUBCELLS, value_maps, values_figure
 from safedsr.types import Values
@@ -20,8 +21,8 @@ def make_agent(text: str, costs: bool = True) -> Any:
         score = np.where((y < height / 2)[:, None], [0, 0, 0, 1], [0, 1, 0, 0]) + 0.0
         return Values(q=q, k=k if costs else None, m=None, score=score)  # type: ignore[arg-type]
 
-    environment = SimpleNamespace(scene=scene, name="made")
-    return SimpleNamespace(environment=environment, values=values, seed=3, job=SimpleNamespace(algorithm="safedsr"))
+    task = grid_task(scene, (1.0,))
+    return SimpleNamespace(task=task, values=values, seed=3, job=SimpleNamespace(algorithm="safedsr"))
 
 
 def test_values_are_those_of_the_greedy_action_at_evenly_spaced_points():

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from tiny import advance, same_trees, tiny_job, tiny_task
 
-from safedsr.agents.safedsr.pretrain import random_steps
 from safedsr.agents.value_based.trainer import EVALUATE, PENALTY
-from safedsr.core import replay
 from safedsr.core.config import MultiplierConfig
+from safedsr.core.replay import Codec
 from safedsr.engine.program import Program
 from safedsr.envs.grid import physics as grid
 from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.environment import random_steps
 from safedsr.envs.grid.text import parse_scene
 from safedsr.paper.adaptation_engine import change_costs, staged, take_lanes
 from safedsr.paper.adaptation_plan import OWN, Phase
@@ -23,6 +23,7 @@ pytestmark = pytest.mark.usefixtures("compile_quickly")
 
 BEFORE, AFTER = ("SC..G", "S.C.G"), ("S..CG", "S.CCG", "SCCCG")
 LANES = (0, 0, 1)
+CODEC = Codec(2, 1)
 PHASES = (
     Phase(1, "training", 0, "everything", OWN),
     Phase(2, "evaluation", 100, "nothing", EVALUATE),
@@ -54,16 +55,18 @@ def changed(trained):
     return program, lanes, after
 
 
-def parts(state):
+def parts(lane):
+    state = lane.agent
     return {"learner": state.learner, "ring": state.ring, "reservoir": state.reservoir}
 
 
 def test_an_evaluation_changes_nothing_of_the_agent(program, trained):
     after, records, losses = advance(program, trained, 100, EVALUATE, periods=3)
-    assert same_trees(parts(after), parts(trained)) and same_trees(after.multiplier, trained.multiplier)
+    assert same_trees(parts(after), parts(trained)) and same_trees(after.agent.multiplier, trained.agent.multiplier)
     assert np.asarray(records.done).any() and np.isnan(losses["successor_loss"]).all()
-    assert not np.array_equal(after.env.pos, trained.env.pos)
-    assert not np.array_equal(jax.random.key_data(after.key), jax.random.key_data(trained.key))
+    assert not np.array_equal(after.episode.state.pos, trained.episode.state.pos)
+    one, other = (jax.random.key_data(lane.agent.key) for lane in (after, trained))
+    assert not np.array_equal(one, other)
 
 
 def test_learning_the_penalty_changes_lam_alone(program, trained):
@@ -71,11 +74,11 @@ def test_learning_the_penalty_changes_lam_alone(program, trained):
     assert same_trees(parts(after), parts(trained))
     done, cost = np.asarray(records.done), np.asarray(records.cost)[..., 0]
     for lane in np.ndindex(done.shape[:2]):
-        lam = float(trained.multiplier.lam[*lane, 0])
+        lam = float(trained.agent.multiplier.lam[*lane, 0])
         for broken in cost[lane][done[lane]] > 1:
             lam = max(lam + (0.01 if broken else -0.01), 0)
-        np.testing.assert_allclose(after.multiplier.lam[*lane, 0], lam, atol=1e-6)
-    assert not np.array_equal(after.multiplier.lam, trained.multiplier.lam)
+        np.testing.assert_allclose(after.agent.multiplier.lam[*lane, 0], lam, atol=1e-6)
+    assert not np.array_equal(after.agent.multiplier.lam, trained.agent.multiplier.lam)
 
 
 def test_phases_follow_their_plan():
@@ -94,51 +97,51 @@ def test_phases_follow_their_plan():
         ("frozen", 220),
     ]
     assert [stop for stop in range(20, 240, 20) if staged_program.keeps(stop)] == [140]
+    assert staged_program.trainer.memory and staged(staged_program.job, PHASES, remembers=False).trainer.memory is None
 
 
 def test_lanes_go_on_as_they_are(trained):
     lanes = take_lanes(trained, LANES)
     for lane, source in enumerate(LANES):
-        assert np.array_equal(lanes.ring[lane], trained.ring[source])
-        assert np.array_equal(
-            lanes.learner.successor.layers[0].weight[lane], trained.learner.successor.layers[0].weight[source]
-        )
-    assert lanes.key.shape == (3, 2)
+        one, other = (jax.tree.map(lambda x, n=n: x[n], some) for n, some in ((lane, lanes), (source, trained)))
+        assert same_trees(parts(one), parts(other)) and same_trees(one.episode, other.episode)
+    assert lanes.agent.key.shape == (3, 2)
 
 
 def test_memory_is_labelled_with_the_new_costs(changed):
     program, before, after = changed
     for lane, seed in np.ndindex(3, 2):
-        costs = np.asarray(program.layout.costs[lane, 0])
-        for old, new in ((before.ring, after.ring),):
-            old, new = replay.unpack(old[lane, seed]), replay.unpack(new[lane, seed])
+        costs = np.asarray(program.params.costs[lane, 0])
+        for old, new in ((before.agent.ring, after.agent.ring),):
+            old, new = CODEC.unpack(old[lane, seed]), CODEC.unpack(new[lane, seed])
             cells = np.where(new.terminated == 1, 4, np.floor(np.asarray(new.next_obs)[:, 0] * 5)).astype(int)
             assert np.array_equal(new.cost[:, 0], costs[0, cells])
             assert all(np.array_equal(a, b) for a, b in zip(old[:3], new[:3], strict=True))
-    assert not np.array_equal(before.ring, after.ring)
+    assert not np.array_equal(before.agent.ring, after.agent.ring)
 
 
 def test_the_reservoir_has_the_bins_of_the_new_costs(changed):
-    _, _, after = changed
+    after = changed[2].agent
     _, bins, size, _ = after.reservoir.rows.shape[2:]
     for lane, seed in np.ndindex(3, 2):
         rows, seen = np.asarray(after.reservoir.rows[lane, seed, 1]), np.asarray(after.reservoir.seen[lane, seed, 1])
         for bin_, expected in ((0, 0.0), (bins - 1, 1.0)):
             kept = rows[bin_, : min(seen[bin_], size)]
-            assert (replay.unpack(jnp.asarray(kept)).cost == expected).all() and kept[:, :2].any(1).all()
+            assert (CODEC.unpack(jnp.asarray(kept)).cost == expected).all() and kept[:, :2].any(1).all()
         assert seen[0] > 0 and seen[1:-1].sum() == 0
         assert seen.sum() == after.ring.shape[2] + rows.shape[0] * size * 2
     assert (np.asarray(after.reservoir.seen)[:, :, 1, -1] > 0).any()
 
 
 def test_the_change_fits_weights_and_touches_nothing_else(changed):
-    _, before, after = changed
+    _, first, last = changed
+    before, after = first.agent, last.agent
     for name in ("encoder", "successor", "target_phi", "target_successor", "successor_optimizer", "encoder_optimizer"):
         assert same_trees(getattr(before.learner, name), getattr(after.learner, name))
-    assert same_trees(before.multiplier, after.multiplier) and np.array_equal(before.env.pos, after.env.pos)
+    assert same_trees(before.multiplier, after.multiplier) and same_trees(first.episode, last.episode)
 
     def error(learner):
-        t = replay.unpack(after.ring)
+        t = CODEC.unpack(after.ring)
         phi = jax.vmap(jax.vmap(jax.vmap(_features, (None, 0, 0)), (0, 0, 0)), (0, 0, 0))
         known = phi(after.learner.encoder.phi, t.obs, t.action)
         return np.mean((t.cost - jnp.einsum("lsjd,lsnd->lsnj", learner.weights.w_c, known)) ** 2, (1, 2, 3))
@@ -158,14 +161,14 @@ def test_a_baseline_without_weights_is_only_relabelled():
     state, _, _ = program.advance(state, 0, 20)
     before = jax.tree.map(jnp.copy, state)
     after, _ = change_costs(program, state, updates=0)
-    assert same_trees(before.learner, after.learner) and np.array_equal(
-        before.ring[:, :, :20, :7], after.ring[:, :, :20, :7]
+    assert same_trees(before.agent.learner, after.agent.learner) and np.array_equal(
+        before.agent.ring[:, :, :20, :7], after.agent.ring[:, :, :20, :7]
     )
 
 
 def test_random_steps_begin_anywhere_free_and_cost_what_the_map_says():
     layout = parse_scene("S.C\n#.G").layout
-    t = random_steps(jax.random.key(0), layout, GridConfig(), 4000)
+    t = random_steps(jax.random.key(0), layout, 4000, GridConfig())
     place = np.asarray(grid.position(t.obs, layout))
     cells, counts = np.unique(np.floor(place).astype(int), axis=0, return_counts=True)
     assert {tuple(cell) for cell in cells} == {(0, 0), (1, 0), (2, 0), (1, 1)}
@@ -179,11 +182,11 @@ def test_random_steps_begin_anywhere_free_and_cost_what_the_map_says():
 
 def test_pretraining_teaches_features_before_the_first_step():
     plain, pretrained = (Program(tiny_job("safedsr", BEFORE[0], seeds=(0,), pretrain=count)) for count in (0, 1500))
-    before, after = plain.init(), pretrained.init()
+    before, after = plain.init().agent, pretrained.init().agent
     assert same_trees(before.learner.successor, after.learner.successor)
     assert same_trees(after.learner.encoder.phi, after.learner.target_phi) and np.array_equal(before.ring, after.ring)
-    layout = tiny_task(BEFORE[0]).scene.layout
-    t = random_steps(jax.random.key(1), layout, GridConfig(), 500)
+    layout = tiny_task(BEFORE[0]).params
+    t = random_steps(jax.random.key(1), layout, 500, GridConfig())
 
     def error(state):
         learner = jax.tree.map(lambda x: x[0, 0], state.learner)

@@ -29,11 +29,12 @@ from safedsr.paper.adaptation_plan import OWN, QUICK, Phase, Scale
 from safedsr.paper.adaptation_runs import Stage, finish, run_stages, stages
 from safedsr.paper.adaptation_summary import Timeline, phase_rows, read_summary
 from safedsr.paper.adaptation_tables import comparison_table, middle, phase_table, tables
-from safedsr.paper.adaptation_walks import EVALUATIONS, pack_walk, read_walks
+from safedsr.paper.adaptation_walks import EVALUATIONS, read_walks
 from safedsr.paper.reproduce import standing
 from safedsr.runs import folder as runs
 from safedsr.runs import storage
 from safedsr.runs.metrics import Episodes
+from safedsr.runs.tracks import pack_track
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "adaptation"
 SIGN: dict[str, Any] = {"multiplier": MultiplierConfig(rule="sign", penalty_start=60)}
@@ -63,7 +64,7 @@ def test_every_training_fits_into_its_phases(scale):
     before, after = (found[f"safedsr-cut-{kind}"].job for kind in ("before", "after"))
     assert before.agent.buffer_size <= scale.of(plan.TRAINED) and before.agent.multiplier.rule == "sign"
     assert before.train.steps == scale.of(600_000) and after.train.steps == scale.of(1_100_000)
-    assert [e.scene.cost_names for e in after.tasks] == [("square",), ("inverse-diamond",), ("diamond",)]
+    assert [e.cost_names for e in after.tasks] == [("square",), ("inverse-diamond",), ("diamond",)]
     assert found["safedsr-cut-pretrained-before"].job.agent.pretrain == scale.of(10_000)
     assert found["ppo-lag-finetune"].first_step == 0 and found["safedqn-finetune"].first_step == scale.of(500_000)
 
@@ -96,7 +97,7 @@ def test_killed_and_resumed_is_as_if_it_had_never_stopped(tmp_path, capsys):
         run_stages(both, both, out, die)
     run_stages(both, both, out)
     for stage in both:
-        assert standing(stage.task, out / stage.name) == "done"
+        assert standing(stage.planned, out / stage.name) == "done"
         one, other = (runs.load_checkpoint(tmp_path / where / stage.name) for where in ("straight", "killed"))
         assert one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
         tables = [runs.load_run(tmp_path / where / stage.name).episodes for where in ("straight", "killed")]
@@ -109,7 +110,7 @@ def test_killed_and_resumed_is_as_if_it_had_never_stopped(tmp_path, capsys):
 def episodes(ends, cost, success=True):
     ends = np.asarray(ends)
     cost = np.broadcast_to(np.float32(cost), ends.shape)[:, None]
-    return Episodes(ends, np.ones_like(ends), np.zeros(len(ends)), cost, np.broadcast_to(reached, ends.shape))
+    return Episodes(ends, np.ones_like(ends), np.zeros(len(ends)), cost, np.broadcast_to(success, ends.shape))
 
 
 def test_windowed_rates_count_whole_episodes():
@@ -145,7 +146,10 @@ def test_walks_come_back_rounded_to_eighths(tmp_path):
     rng = np.random.default_rng(0)
     track, done = rng.uniform(0, 21, (40, 2)), np.arange(40) % 10 == 9
     codes = [{"variant": 2, "change": change, "phase": 5, "seed": 7 + change} for change in (0, 1)]
-    tables = [pack_walk(track + change, done, code) for change, code in enumerate(codes)]
+    tables = [
+        {**{key: np.full(40, value, np.int32) for key, value in code.items()}, **pack_track(track + change, done)}
+        for change, code in enumerate(codes)
+    ]
     storage.write_table(tmp_path / "walks", storage.concatenate(tables), {})
     walks = read_walks(tmp_path)
     assert set(walks) == {("absorb", 0, 5), ("absorb", 1, 5)} and read_walks(tmp_path / "nowhere") == {}

@@ -13,7 +13,7 @@ def result(name, costs, goals, safe, halved):
     counts = {key: np.array(value, float) for key, value in counts.items()}
     nothing = np.zeros(0)
     about = (Path(name), name, name, "one-room", (costs,), (5.0,), (0, 1), STEPS)
-    return Result(*about, counts, nothing, {}, None)
+    return Result(*about, counts, nothing, {}, None, {}, {})
 
 
 def means(name):

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from tiny import GRID, tiny_agent
 
-from safedsr.agent import load
+from safedsr.agent import Agent, load
 from safedsr.engine.train import train
 from safedsr.envs.grid import physics as grid
 from safedsr.envs.grid.config import GridConfig
 from safedsr.errors import UserError
 from safedsr.paper import plus_adaptation
 from safedsr.paper.adaptation_rungs import LEVELS
-from safedsr.runs import experience as memory
 from safedsr.runs.config import TrainConfig
 from safedsr.runs.job import grid_job, tasks_for
 
@@ -72,18 +71,17 @@ def true_forecast(layout, config: GridConfig):
         return jnp.zeros(rows * columns).at[row * columns + column].add(chances / chances.sum())
 
     every = jax.jit(jax.vmap(one))
-    return lambda phi, obs, action: np.asarray(every(jnp.asarray(obs, jnp.float32), jnp.asarray(action)), np.float64)
+    return lambda agent, obs, action: np.asarray(every(jnp.asarray(obs, jnp.float32), jnp.asarray(action)), np.float64)
 
 
 def test_true_forecasts_express_any_costs_and_those_of_a_beginner_do_not(run, monkeypatch):
     """With true chances of the next cell, the costs of cells are the weights."""
-    agent = load(run, seed=100, environment=1)
+    agent = load(run, seed=100, task=1)
     layout = agent.task.params
     beginner = plus_adaptation.held_out_r2(agent, "small-diamond")
     assert beginner < 0.5
-    forecast = true_forecast(layout, agent.job.grid)
-    monkeypatch.setattr(memory, "features_of", forecast)
-    exact = np.asarray(plus_adaptation.task_of(agent, "small-diamond").scene.layout.costs[0], np.float64).ravel()
-    known = SimpleNamespace(phi=None, weights=SimpleNamespace(w_c=exact[None]))
+    monkeypatch.setattr(Agent, "features", true_forecast(layout, GridConfig(**agent.job.environment.settings)))
+    exact = np.asarray(plus_adaptation.task_of(agent, "small-diamond").params.costs[0], np.float64).ravel()
+    known = SimpleNamespace(weights=SimpleNamespace(w_c=exact[None]))
     monkeypatch.setattr(plus_adaptation, "learner_of", lambda agent: known)
     assert plus_adaptation.held_out_r2(agent, "small-diamond") > 0.9

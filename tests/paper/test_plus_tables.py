@@ -7,13 +7,13 @@ import pytest
 from tiny import tiny_agent
 
 from safedsr.engine.train import train
-from safedsr.figures.style import thousands
 from safedsr.paper import plus_adaptation, plus_tables
 from safedsr.paper.adaptation_plan import Scale
 from safedsr.runs.collect import load_results
 from safedsr.runs.config import TrainConfig
 from safedsr.runs.folder import load_run
 from safedsr.runs.job import grid_job, tasks_for
+from safedsr.runs.labels import thousands
 from safedsr.runs.metrics import goal_count, safe_goal_count
 from safedsr.runs.reference import Level, Reference, key_of
 

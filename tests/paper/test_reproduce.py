@@ -14,11 +14,12 @@ from safedsr.engine.train import Stopped
 from safedsr.envs.grid.catalog import ROOM_NAMES
 from safedsr.errors import UserError
 from safedsr.paper.experiments import ABLATIONS, EXPERIMENTS, ON_POLICY, QUICK_SETTINGS, Row, shorten
-from safedsr.paper.reproduce import Task, make_task, plan, reproduce, share_done, standing, with_settings
+from safedsr.paper.reproduce import PlannedRun, plan, plan_run, reproduce, share_done, standing
 from safedsr.runs import storage
 from safedsr.runs.collect import load_results
 from safedsr.runs.folder import load_run
 from safedsr.runs.pack import pack
+from safedsr.validation import with_settings
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 TINY = {
@@ -34,8 +35,8 @@ def row(write_map):
 
 
 @pytest.fixture
-def task(row) -> Task:
-    return make_task(row, "safedqn")
+def task(row) -> PlannedRun:
+    return plan_run(row, "safedqn")
 
 
 def same_policy(one, other):
@@ -46,7 +47,7 @@ def test_the_baselines_are_those_of_the_paper():
     tasks = {task.name: task.job for task in plan("baselines")}
     assert set(tasks) == {*ON_POLICY, "safedqn", "safedsr", "safedsr-absorb"}
     for name, job in tasks.items():
-        names = {environment.name for environment in job.tasks}
+        names = {environment.title for environment in job.tasks}
         six = {f"{rooms}, {costs}" for rooms in ROOM_NAMES for costs in ("none", "diamond")}
         assert names == six | ({f"{rooms}, 2*diamond" for rooms in ROOM_NAMES} if name in ON_POLICY else set())
         assert job.seeds == tuple(range(10))
@@ -80,7 +81,7 @@ def test_plus_is_judged_on_fresh_seeds_and_each_ablation_takes_one_thing_away():
     for name in ABLATIONS:
         taken = {key: value for key, value in flat(asdict(tasks[name].agent)).items() if value != whole[key]}
         assert taken == ABLATIONS[name]
-        assert [e.scene.cost_names for e in tasks[name].tasks] == [("diamond",)] * 3
+        assert [e.cost_names for e in tasks[name].tasks] == [("diamond",)] * 3
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
@@ -101,7 +102,7 @@ def test_a_part_of_an_experiment():
     tasks = plan("baselines", algos=["safedsr", "cpo"], layouts=["rooms-4"], seeds=3)
     assert [task.name for task in tasks] == ["cpo", "safedsr", "safedsr-absorb"]
     for task in tasks:
-        assert {e.scene.name for e in task.job.tasks} == {"rooms-4"} and task.job.seeds == (0, 1, 2)
+        assert {e.name for e in task.job.tasks} == {"rooms-4"} and task.job.seeds == (0, 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,7 @@ def test_parts_that_do_not_exist(options, message):
 
 
 def test_settings_are_found_wherever_they_are():
-    agent = make_task(EXPERIMENTS["baselines"][-1], "safedsr").job.agent
+    agent = plan_run(EXPERIMENTS["baselines"][-1], "safedsr").job.agent
     changed = with_settings(agent, {"gamma": 0.5, "epsilon_end": 0.1, "penalty_start": 7})
     before, after = asdict(agent), asdict(changed)
     assert (after["gamma"], after["epsilon"]["epsilon_end"], after["multiplier"]["penalty_start"]) == (0.5, 0.1, 7)
@@ -169,7 +170,7 @@ def test_packed_folders_count_as_done(tmp_path, row, task):
     reproduce([task], tmp_path / "full")
     pack(tmp_path / "full" / task.name, tmp_path / "packed" / task.name)
     assert standing(task, tmp_path / "packed" / task.name) == "done"
-    longer = make_task(row._replace(steps=800), "safedqn")
+    longer = plan_run(row._replace(steps=800), "safedqn")
     assert standing(longer, tmp_path / "full" / task.name) == "begun"
     with pytest.raises(UserError, match="is packed and cannot go on"):
         standing(longer, tmp_path / "packed" / task.name)
@@ -182,7 +183,7 @@ def test_folders_that_hold_something_else_are_found_before_anything_is_trained(t
         reproduce([task, task._replace(name="second")], tmp_path)
     assert not (tmp_path / task.name).exists()
     reproduce([task], tmp_path)
-    other = make_task(row._replace(settings={**TINY, "gamma": 0.5}), "safedqn")
+    other = plan_run(row._replace(settings={**TINY, "gamma": 0.5}), "safedqn")
     with pytest.raises(UserError, match=r"holds a run with other settings: gamma is 0.5 here and 0.99 there"):
         reproduce([other], tmp_path)
 

@@ -12,9 +12,10 @@ from scipy import stats
 
 from safedsr.agents.onpolicy.config import PRESETS
 from safedsr.cli import main
+from safedsr.cli.runs import _draw
 from safedsr.errors import UserError
 from safedsr.paper.tables import Printed, printed
-from safedsr.report.files import comma_separated, draw_figures, markdown, page
+from safedsr.report.files import comma_separated, markdown, page
 from safedsr.report.tables import report, verdict
 from safedsr.runs.metrics import Summary
 
@@ -190,14 +191,14 @@ def test_figures_are_taken_as_they_come(monkeypatch, tmp_path, found):
     drawn = [("Fig. 1", tmp_path / "one.png")]
     fake = SimpleNamespace(figures_of=lambda results, folder: drawn if results else [])
     monkeypatch.setitem(sys.modules, "safedsr.figures.paper", fake)
-    assert draw_figures(found, tmp_path) == drawn
+    assert _draw(found, tmp_path) == drawn
 
     def fail(results, folder):
         raise UserError("no map")
 
     monkeypatch.setitem(sys.modules, "safedsr.figures.paper", SimpleNamespace(figures_of=fail))
     remarks: list[str] = []
-    assert draw_figures(found._replace(remarks=remarks), tmp_path) == [] and remarks == ["no figures: no map"]
+    assert _draw(found._replace(remarks=remarks), tmp_path) == [] and remarks == ["no figures: no map"]
 
 
 def test_the_command_for_machines(capsys, runs):

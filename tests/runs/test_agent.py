@@ -14,7 +14,7 @@ from safedsr.engine.program import Program
 from safedsr.errors import UserError
 from safedsr.runs import storage
 from safedsr.runs.folder import Run
-from safedsr.runs.policy import save_policy
+from safedsr.runs.policy import save_policies
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 AGENTS = ("safedqn", "safedsr")
@@ -55,13 +55,15 @@ def saved(tmp_path_factory):
             program = Program(tiny_job(name, "SCG", "S.C\n..G", seeds=SEEDS))
             state = program.init()
             # Seeds start alike in every environment; here they differ.
-            state = state._replace(learner=jax.tree.map(lambda x: x.at[1].multiply(2), state.learner))
+            learner = jax.tree.map(lambda x: x.at[1].multiply(2), state.agent.learner)
+            state = state._replace(agent=state.agent._replace(learner=learner))
             # Seed 2 is best in the first environment; in the second 9 and 2 are equally safe and 9 reaches more.
             table = episodes(
                 (0, 7, True, 9), (0, 7, True, 9), (0, 2, True, 1), (1, 9, True, 1), (1, 9, True, 9), (1, 2, True, 0)
             )
             folder = tmp_path_factory.mktemp(name)
-            save_policy(folder, program, state, Run(folder, {}, {"seeds": list(SEEDS)}, table, {}))
+            run = Run(folder, {}, {"seeds": list(SEEDS)}, table, {})
+            save_policies(folder, program.job, program.trainer, state.agent, run)
             done[name] = program, state, folder
         return done[name]
 
@@ -81,12 +83,12 @@ def test_a_loaded_policy_is_the_one_that_was_trained(name, saved):
     program, state, folder = saved(name)
     for environment in (0, 1):
         for index, seed in enumerate(SEEDS):
-            policy = jax.tree.map(lambda x: x[environment, index], program.trainer.policy(state))  # noqa: B023
+            policy = jax.tree.map(lambda x: x[environment, index], program.trainer.policy(state.agent))  # noqa: B023
             expected = program.trainer.values(policy, OBS[0])
             agent = load(folder, seed, environment)
             np.testing.assert_allclose(agent.values(OBS[0]).score, expected.score, rtol=1e-5, atol=1e-6)
             assert agent.act(OBS[0]) == np.argmax(expected.score) and agent.seed == seed
-            assert agent.task.title == program.job.tasks[environment].name
+            assert agent.task.title == program.job.tasks[environment].title
     everyone = load_all(folder)
     assert list(everyone) == [(environment, seed) for environment in (0, 1) for seed in SEEDS]
     for (environment, seed), agent in everyone.items():
@@ -106,13 +108,14 @@ def test_the_same_in_a_process_that_never_trained(name, saved):
 
 def test_the_seed_with_most_safe_goals_is_taken(saved):
     folder = saved("safedqn")[2]
-    assert load(folder).seed == 2 and load(folder, environment=1).seed == 9
+    assert load(folder).seed == 2 and load(folder, task=1).seed == 9
     assert load(folder / "policy.json").seed == load(folder / "policy.safetensors").seed == 2
 
 
 def test_without_an_episode_any_seed_will_do(saved, tmp_path):
     program, state, _ = saved("safedqn")
-    save_policy(tmp_path, program, state, Run(tmp_path, {}, {"seeds": list(SEEDS)}, {}, {}))
+    run = Run(tmp_path, {}, {"seeds": list(SEEDS)}, {}, {})
+    save_policies(tmp_path, program.job, program.trainer, state.agent, run)
     assert load(tmp_path).seed == 7
 
 
@@ -166,8 +169,8 @@ def test_a_share_of_random_actions(saved):
     ("given", "message"),
     [
         ({"seed": 8}, "seed is 8; the run has 7, 2, 9"),
-        ({"environment": 2}, "environment is 2; the run has 2, counted from 0"),
-        ({"environment": -1}, "environment is -1; the run has 2"),
+        ({"task": 2}, "environment is 2; the run has 2, counted from 0"),
+        ({"task": -1}, "environment is -1; the run has 2"),
     ],
 )
 def test_what_the_run_does_not_have(saved, given, message):
@@ -183,7 +186,16 @@ def test_folders_without_a_policy(tmp_path, trained):
         load(tmp_path)
 
 
-@pytest.mark.parametrize("content", ["{ nonsense", "[]", "{}", '{"format": 1}', '{"format": 1, "best": [0]}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{ nonsense",
+        "[]",
+        "{}",
+        *(f'{{"format": {n}}}' for n in (1, 2)),
+        *(f'{{"format": {n}, "best": [0]}}' for n in (1, 2)),
+    ],
+)
 def test_damaged_words(copy, content):
     (copy / "policy.json").write_text(content)
     with pytest.raises(UserError, match=r"policy.json"):
@@ -208,15 +220,15 @@ def test_numbers_of_somebody_else(copy):
     storage.write_tensors(copy / "policy.safetensors", {"weight": np.zeros(3)}, {})
     with pytest.raises(UserError, match=r"policy.safetensors was not written by this version of safedsr"):
         load(copy)
-    storage.write_tensors(copy / "policy.safetensors", {"weight": np.zeros(3)}, {"safedsr": "1"})
+    storage.write_tensors(copy / "policy.safetensors", {"weight": np.zeros(3)}, {"safedsr": "2"})
     with pytest.raises(UserError, match=r"does not fit these settings: '.*' is in only one of them"):
         load(copy)
 
 
 def test_a_newer_format(copy):
     about = storage.read_json(copy / "policy.json")
-    storage.write_json(copy / "policy.json", {**about, "format": 2})
-    with pytest.raises(UserError, match=r"policy.json has format 2; this version reads 1: upgrade safedsr"):
+    storage.write_json(copy / "policy.json", {**about, "format": 3})
+    with pytest.raises(UserError, match=r"policy.json has format 3; this version reads 2: upgrade safedsr"):
         load(copy)
 
 

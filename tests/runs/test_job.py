@@ -5,8 +5,9 @@ import pytest
 from tiny import tiny_agent, tiny_job, tiny_task
 
 from safedsr.core.config import MultiplierConfig
+from safedsr.envs.grid.environment import scene_of
 from safedsr.errors import UserError
-from safedsr.runs.job import job_from_dict
+from safedsr.runs.job import job_from_dict, tasks_for
 
 
 @pytest.mark.parametrize(
@@ -50,10 +51,10 @@ TWO = tiny_task("SAB.G\n\nA = fire 1\nB = water 2\n")
     [
         ({"algorithm": "safe-dsr"}, "unknown algorithm 'safe-dsr'; did you mean 'safedsr'?"),
         ({"algorithm": "safedsr"}, "agent is 'SafeDqnConfig'; give a SafeDsrConfig"),
-        ({"environments": ()}, "environments is 0; give at least one layout"),
-        ({"environments": (ONE, TWO)}, "costs is [1, 2]; environments of one job have equally many costs"),
-        ({"environments": (ONE._replace(budgets=(1.0, 2.0)),)}, "budgets is (1.0, 2.0); corridor has 1 costs"),
-        ({"environments": (ONE._replace(budgets=()),)}, "budgets is (); corridor has 1 costs: give one each"),
+        ({"tasks": ()}, "tasks is 0; give at least one layout"),
+        ({"tasks": (ONE, TWO)}, "costs is [1, 2]; tasks of one job have equally many costs"),
+        ({"tasks": (ONE._replace(budgets=(1.0, 2.0)),)}, "budgets is (1.0, 2.0); corridor has 1 costs"),
+        ({"tasks": (ONE._replace(budgets=()),)}, "budgets is (); corridor has 1 costs: give one each"),
         ({"algorithm": "dqn"}, "costs is [1]; dqn takes none"),
         ({"agent": tiny_agent("safedqn", multiplier=MultiplierConfig(aim=(1, 2)))}, "aim is (1, 2); give one or 1"),
     ],
@@ -67,7 +68,7 @@ def test_impossible_jobs_are_named(changes, message):
 def test_budgets_for_costs_that_do_not_exist(write_map):
     path = write_map("S.C.G", "yard.txt")
     (environment,) = tasks_for("safedqn", [path], budget="2.5")
-    assert environment.budgets == (2.5,) and environment.name == "yard, cost"
+    assert environment.budgets == (2.5,) and environment.title == "yard, cost"
     with pytest.raises(
         UserError, match=r"^budget is '1,2'; there are 1 costs: give one number for all, or one for each"
     ):
@@ -80,7 +81,7 @@ def test_budgets_for_costs_that_do_not_exist(write_map):
 
 def test_every_layout_meets_every_choice_of_costs():
     found = tasks_for("safedsr", ["one-room", "two-rooms"], ["diamond", "none"], "5")
-    assert [e.name for e in found] == [
+    assert [e.title for e in found] == [
         "one-room, diamond",
         "one-room, none",
         "two-rooms, diamond",
@@ -88,7 +89,7 @@ def test_every_layout_meets_every_choice_of_costs():
     ]
     assert {e.budgets for e in found} == {(5.0,)}
     (bare,) = tasks_for("dsr", ["one-room"])
-    assert bare.budgets == () and bare.scene.layout.costs.shape == (0, 11, 11)
+    assert bare.budgets == () and scene_of(bare).layout.costs.shape == (0, 11, 11)
 
 
 @pytest.mark.parametrize("name", ["safedqn", "safedsr"])
@@ -97,13 +98,14 @@ def test_a_job_survives_being_written_down(name):
     data = json.loads(json.dumps(job.to_dict()))
     again = job_from_dict(data)
     assert json.loads(json.dumps(again.to_dict())) == data
-    assert (again.agent, again.grid, again.train, again.seeds) == (job.agent, job.grid, job.train, job.seeds)
+    assert (again.agent, again.train, again.seeds) == (job.agent, job.train, job.seeds)
+    assert again.environment is job.environment  # the same physics and number of costs
     for one, other in zip(job.tasks, again.tasks, strict=True):
-        assert one.budgets == other.budgets and one.scene.cost_names == other.scene.cost_names
-        assert (one.scene.layout.costs == other.scene.layout.costs).all()
+        assert (one.name, one.budgets, one.cost_names) == (other.name, other.budgets, other.cost_names)
+        assert (scene_of(one).layout.costs == scene_of(other).layout.costs).all()
 
 
-@pytest.mark.parametrize("missing", ["algorithm", "environments", "seeds", "agent", "grid", "train"])
+@pytest.mark.parametrize("missing", ["algorithm", "environment", "tasks", "seeds", "agent", "train"])
 def test_a_job_that_lacks_something(missing):
     data = tiny_job("safedqn").to_dict()
     del data[missing]

@@ -12,11 +12,11 @@ from safedsr.runs.metrics import (
     interpolate,
     iqm,
     last,
+    over_seeds,
     safe,
     safe_goal_count,
     summarize,
     support,
-    trend,
     window_mean,
 )
 
@@ -28,8 +28,14 @@ def episodes(end_step, cost=None, success=None, ret=None) -> Episodes:
         length=np.diff(np.array([0, *end_step])),
         ret=np.zeros(count) if ret is None else np.array(ret, np.float64),
         cost=np.zeros((count, 1)) if cost is None else np.array(cost, np.float64).reshape(count, -1),
-        success=np.ones(count, bool) if reached is None else np.array(reached, bool),
+        success=np.ones(count, bool) if success is None else np.array(success, bool),
     )
+
+
+def trend(runs, value, total, **options) -> np.ndarray:
+    """A metric over training: interpolated, averaged over seeds at each point, then over the trailing window."""
+    series = [interpolate(run.end_step, value(run).astype(np.float64), total) for run in runs]
+    return window_mean(over_seeds(np.stack(series), **options))
 
 
 # Rows of the paper's tables whose printed statistics leave only one set of ten counts (even ones for the costs of the

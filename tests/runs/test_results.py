@@ -1,12 +1,14 @@
 import numpy as np
 import pytest
 from folders import Place, some_episodes, write_run
+from made import made_result
 
 from safedsr.agents.onpolicy.config import PRESETS
 from safedsr.core.config import MultiplierConfig
 from safedsr.runs import metrics, storage
+from safedsr.runs.collect import load_results
 from safedsr.runs.metrics import Episodes
-from safedsr.runs.results import Result, best_seed, load_results, smooth, trend
+from safedsr.runs.results import best_seed, smooth, trend
 
 
 def known(ends, ret, cost, reached) -> Episodes:
@@ -26,7 +28,7 @@ def test_counts_and_series_of_known_episodes(tmp_path):
     (found,) = load_results([write_known(tmp_path / "run")], remarks)
     assert remarks == []
     assert found.layout == "one-room" and found.costs == ("diamond",) and found.budgets == (5.0,)
-    assert found.seeds == (0, 1) and found.steps == 1000 and found.task == "one-room, diamond"
+    assert found.seeds == (0, 1) and found.steps == 1000 and found.environment == "one-room, diamond"
     expected = {
         "goal count": [3, 1],
         "safe goal count": [2, 1],
@@ -57,7 +59,8 @@ def test_several_costs(tmp_path):
 def test_trend_is_that_of_the_episodes(tmp_path):
     runs = {(0, seed): some_episodes(seed, 60_000) for seed in range(5)}
     (found,) = load_results([write_run(tmp_path / "run", runs, seeds=range(5), steps=60_000)])
-    expected = metrics.trend(list(runs.values()), lambda e: e.ret, 60_000)
+    series = np.stack([metrics.interpolate(e.end_step, e.ret.astype(np.float64), 60_000) for e in runs.values()])
+    expected = metrics.window_mean(metrics.over_seeds(series))
     np.testing.assert_allclose(trend(found, "reward"), expected, atol=1e-6)
     np.testing.assert_allclose(trend(found._replace(middle=None), "reward"), expected, atol=1e-6)
     each = np.stack([metrics.window_mean(values) for values in found.series["cost"]])
@@ -66,7 +69,7 @@ def test_trend_is_that_of_the_episodes(tmp_path):
 
 def test_smoothing_knows_the_grid():
     grid = np.arange(2_000, 60_001, 2_000)
-    coarse = Result(None, "", "", "", (), (), (), 0, {}, grid, {}, None)  # pyright: ignore[reportArgumentType]
+    coarse = made_result()._replace(grid=grid)
     found = smooth(coarse, grid.astype(float))
     assert found[-1] == pytest.approx(np.mean(grid[-10:])) and found[4] == pytest.approx(np.mean(grid[:5]))
 
@@ -127,23 +130,27 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(tmp_path):
         ("strange", "manifest.json", '{"format": 7, "seeds": []}'),
         ("broken", "config.json", "{ nonsense"),
         ("bare", "config.json", '{"algorithm": "safedqn"}'),
-        ("odd", "config.json", '{"algorithm": "safedqn", "environments": [{}], "train": {}}'),
+        ("idle", "config.json", '{"algorithm": "safedqn", "train": {}}'),
+        ("odd", "config.json", '{"algorithm": "safedqn", "tasks": [{}], "train": {}}'),
+        ("older", "config.json", '{"algorithm": "safedqn", "environments": [{}], "train": {}}'),
         ("cut", "episodes.parquet", "PAR1"),
     ):
         (write_known(tmp_path / name) / file).write_text(text)
     write_run(tmp_path / "young", {(0, 0): some_episodes(0, 0)}, seeds=[0])
-    names = ("empty", "nowhere", "strange", "broken", "bare", "odd", "cut", "young", "good")
+    names = ("empty", "nowhere", "strange", "broken", "bare", "idle", "odd", "older", "cut", "young", "good")
     remarks: list[str] = []
     found = load_results([tmp_path / name for name in names], remarks)
     assert [result.path.name for result in found] == ["good"]
-    assert len(remarks) == 8 and all(remark.startswith("left out: ") for remark in remarks)
+    assert len(remarks) == 10 and all(remark.startswith("left out: ") for remark in remarks)
     for name, what in {
         "empty": "no run folder (no manifest.json in or below it)",
         "nowhere": "no run folder (no such folder)",
         "strange": "has run format 7",
         "broken": "config.json is damaged",
-        "bare": "lacks environments, train",
+        "bare": "lacks train",
+        "idle": "is damaged: KeyError('tasks')",
         "odd": "is damaged: KeyError",
+        "older": "is damaged: KeyError",
         "cut": "episodes.parquet is damaged",
         "young": "has no finished episode",
     }.items():

@@ -8,7 +8,7 @@ from safedsr.runs import folder as runs
 from safedsr.runs import storage
 from safedsr.runs.folder import RunWriter, create_run, load_run, resume_run
 
-CONFIG = {"algorithm": "safedsr", "note": "zwölf"}
+CONFIG = {"algorithm": "safedsr", "note": "zwölf", "train": {}}
 
 
 def rows(*end_steps: int, seed: int = 0, environment: int = 0, costs: int = 1) -> storage.Table:
@@ -179,13 +179,13 @@ def test_one_writer_at_a_time(tmp_path):
         assert writer.path == tmp_path / "run"
 
 
-@pytest.mark.parametrize("found", [2, None, "1"])
+@pytest.mark.parametrize("found", [3, None, "1"])
 def test_other_formats_are_refused_and_left_alone(tmp_path, found):
     write(tmp_path / "run", 100)
     manifest = storage.read_json(tmp_path / "run" / "manifest.json")
     storage.write_json(tmp_path / "run" / "manifest.json", {**manifest, "format": found})
     before = snapshot(tmp_path / "run")
-    with pytest.raises(UserError, match=f"has run format {found}; this version reads format 1"):
+    with pytest.raises(UserError, match=f"has run format {found}; this version reads up to 2"):
         load_run(tmp_path / "run")
     with pytest.raises(UserError, match="has run format"), resume_run(tmp_path / "run"):
         pytest.fail("a strange run was resumed")

@@ -12,7 +12,7 @@ from safedsr.runs import storage
 HOLD = """
 import sys, time
 from pathlib import Path
-from safedsr.storage import lock
+from safedsr.runs.storage import lock
 with lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

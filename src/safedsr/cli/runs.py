@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -12,6 +12,9 @@ from safedsr.cli.terminal import CostNames, Json, busy, print_json, print_table
 from safedsr.envs.grid.config import GridConfig
 from safedsr.errors import UserError
 from safedsr.runs.config import TrainConfig
+
+if TYPE_CHECKING:
+    from safedsr.report.tables import Report
 
 
 def algos(as_json: Json = False) -> None:
@@ -161,12 +164,12 @@ def report(
         found = make_report(runs)
     if not found.rows:
         raise UserError("nothing to report: " + "; ".join(found.remarks))
-    from safedsr.report.files import as_dict, draw_figures, write_report
+    from safedsr.report.files import as_dict, write_report
 
     page = None
     if out:
         with busy("drawing figures", quiet=as_json):
-            page = write_report(found, out, draw_figures(found, out / "figures"))
+            page = write_report(found, out, _draw(found, out / "figures"))
     if as_json:
         doubled = {name: value._asdict() for name, value in (found.doubled or {}).items()}
         rows = [as_dict(row) for row in found.rows]
@@ -176,7 +179,21 @@ def report(
         print(f"page: {page}")
 
 
-def _print_report(found: Any) -> None:
+def _draw(found: "Report", folder: Path) -> list[tuple[str, Path]]:
+    """The figures of a report; where they cannot be drawn the report says so."""
+    try:
+        from safedsr.figures.paper import figures_of
+    except ImportError as error:
+        found.remarks.append(f"no figures: {error}; pip install matplotlib")
+        return []
+    try:
+        return figures_of(found.results, folder)
+    except UserError as error:
+        found.remarks.append(f"no figures: {error}")
+        return []
+
+
+def _print_report(found: "Report") -> None:
     from safedsr.paper.tables import TABLES
     from safedsr.report import files as files
     from safedsr.report.tables import VERDICTS

@@ -102,9 +102,15 @@ def init_reservoir(signals: int, bins: int, size: int, width: int, *, ranged: bo
     return Reservoir(jnp.zeros((signals, bins, size, width)), jnp.zeros((signals, bins), jnp.int32), ranges)
 
 
+def emptied(reservoir: Reservoir) -> Reservoir:
+    """A reservoir of the same shape that holds nothing."""
+    signals, bins, size, width = reservoir.rows.shape
+    return init_reservoir(signals, bins, size, width, ranged=reservoir.ranges is not None)
+
+
 def filled_slots(reservoir: Reservoir) -> Array:
     """Which slots hold a row, [signals, bins, size]."""
-    return jnp.arange(reservoir.rows.shape[2]) < reservoir.seen[..., None]
+    return jnp.arange(reservoir.rows.shape[2])[None, None] < reservoir.seen[..., None]
 
 
 def bin_of(values: Array, low: Array, high: Array, bins: int) -> Array:

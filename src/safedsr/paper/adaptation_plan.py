@@ -9,9 +9,9 @@ from safedsr.agents.value_based.trainer import EVALUATE, PENALTY
 from safedsr.core.config import Matmul, MultiplierConfig
 from safedsr.envs.grid.config import GridConfig
 from safedsr.paper.experiments import BUDGET, QUICK_SETTINGS, SHORTENING
-from safedsr.paper.reproduce import with_settings
 from safedsr.runs.config import TrainConfig
 from safedsr.runs.job import Job, grid_job, tasks_for
+from safedsr.validation import with_settings
 
 LAYOUT = "two-rooms"
 OWN = "own"  # a phase in which the agent does what is due at that step of its training

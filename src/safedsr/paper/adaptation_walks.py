@@ -11,10 +11,9 @@ from safedsr.paper.adaptation_plan import Scale
 from safedsr.paper.tables import BUDGET
 from safedsr.runs import metrics, storage
 from safedsr.runs.folder import load_run, load_trajectories
-from safedsr.runs.storage import Table
+from safedsr.runs.tracks import PARTS, pack_track, restore_track
 
 FILE = "walks"
-PARTS = 8  # of a cell
 EVALUATIONS = tuple(phase.number for phase in plan.PHASES if phase.mode == EVALUATE and phase.start >= plan.CHANGE)
 NAMES = tuple(variant.name for variant in plan.VARIANTS)  # their places stand for them
 
@@ -29,7 +28,9 @@ def write_walks(folder: Path, runs: Mapping[str, Path], scale: Scale) -> None:
             for phase, rows in _by_phase(kept["step"], scale).items():
                 track = kept["position"][rows, change, seed], kept["done"][rows, change, seed]
                 code = {"variant": NAMES.index(name), "change": change, "phase": phase, "seed": run.seeds[seed]}
-                tables.append(pack_walk(*track, code))
+                packed = pack_track(*track)
+                codes = {key: np.full(len(packed["end"]), value, np.int32) for key, value in code.items()}
+                tables.append({**codes, **packed})
     if tables:
         storage.write_table(folder / FILE, storage.concatenate(tables), {"parts": str(PARTS)})
 
@@ -45,14 +46,6 @@ def _by_phase(step: np.ndarray, scale: Scale) -> dict[int, np.ndarray]:
     }
 
 
-def pack_walk(position: np.ndarray, done: np.ndarray, code: Mapping[str, int]) -> Table:
-    """Positions [n, 2] in cells as rows that all have the same codes."""
-    eighths = np.rint(position * PARTS).astype(np.int16)
-    moves = np.diff(eighths, axis=0, prepend=np.zeros((1, 2), np.int16))
-    codes = {name: np.full(len(moves), value, np.int32) for name, value in code.items()}
-    return {**codes, "x": moves[:, 0], "y": moves[:, 1], "end": done}
-
-
 def read_walks(folder: Path) -> dict[tuple[str, int, int], tuple[int, np.ndarray]]:
     """By variant, change and phase: the seed, and its positions [n, 2] in cells with NaN between episodes."""
     found = storage.read_table(folder / FILE)
@@ -65,11 +58,8 @@ def read_walks(folder: Path) -> dict[tuple[str, int, int], tuple[int, np.ndarray
                 if rows.any():
                     rows = rows & (table["change"] == change) & (table["phase"] == phase)
                 if rows.any():
-                    walks[name, change, phase] = int(table["seed"][rows][0]), restore_walk(table, rows)
+                    walks[name, change, phase] = (
+                        int(table["seed"][rows][0]),
+                        restore_track({key: column[rows] for key, column in table.items()}),
+                    )
     return walks
-
-
-def restore_walk(table: Table, rows: np.ndarray) -> np.ndarray:
-    """The positions of some rows, with a row of NaN after each episode."""
-    places = np.stack([np.cumsum(table[name][rows], dtype=np.int32) for name in ("x", "y")], 1) / np.float32(PARTS)
-    return np.insert(places, np.flatnonzero(table["end"][rows]) + 1, np.nan, axis=0)

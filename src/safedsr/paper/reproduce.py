@@ -1,9 +1,9 @@
 """From experiments to run folders: done jobs are skipped, begun ones go on, and all of them are checked first."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields, is_dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from safedsr.agents.registry import find_algorithm
 from safedsr.engine.lanes import use_cores
@@ -16,6 +16,7 @@ from safedsr.runs.config import TrainConfig
 from safedsr.runs.folder import read_config
 from safedsr.runs.job import Job, grid_job, tasks_for
 from safedsr.runs.pack import PACKED
+from safedsr.validation import with_settings
 
 COMPILING = 15.0  # seconds a job, on two cores
 STEP_SECONDS = 17e-6  # of an on-policy baseline
@@ -73,20 +74,6 @@ def plan_run(row: Row, algorithm: str, quick: bool = False) -> PlannedRun:
     training = TrainConfig(steps=row.steps, chunk=chunk, trajectories=row.trajectories)
     seeds = tuple(range(row.first_seed, row.first_seed + row.seeds))
     return PlannedRun(row.folder(algorithm), grid_job(algorithm, tasks, seeds, agent, train=training))
-
-
-def with_settings(config: Any, settings: Mapping[str, Any]) -> Any:
-    """A configuration with some fields changed, named as their flags: wherever in it they are."""
-    names = [field.name for field in fields(config)]
-    parts = [name for name in names if is_dataclass(getattr(config, name))]
-    inside = {part: {field.name for field in fields(getattr(config, part))} & settings.keys() for part in parts}
-    for name in settings:
-        if name not in names and not any(name in found for found in inside.values()):
-            raise unknown(f"setting of {type(config).__name__}", name, names)
-    changes = {name: value for name, value in settings.items() if name in names}
-    for part, found in inside.items():
-        changes[part] = replace(getattr(config, part), **{name: settings[name] for name in found})
-    return replace(config, **changes)
 
 
 def standing(one: PlannedRun, folder: Path) -> Literal["new", "begun", "done"]:

@@ -9,7 +9,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from safedsr.errors import UserError
 from safedsr.paper.tables import TABLES, Printed, Table
 from safedsr.report.tables import VERDICTS, Report, Row
 from safedsr.runs.metrics import Summary
@@ -105,20 +104,6 @@ def as_dict(row: Row) -> dict[str, Any]:
         "ratio": row.ratio,
         "verdict": row.verdict,
     }
-
-
-def draw_figures(report: Report, folder: Path) -> list[tuple[str, Path]]:
-    """The figures of the results; where they cannot be drawn the report says so."""
-    try:
-        from safedsr.figures.paper import figures_of
-    except ImportError as error:
-        report.remarks.append(f"no figures: {error}; pip install matplotlib")
-        return []
-    try:
-        return figures_of(report.results, folder)
-    except UserError as error:
-        report.remarks.append(f"no figures: {error}")
-        return []
 
 
 def write_report(report: Report, folder: str | Path, figures: Sequence[tuple[str, Path]] = ()) -> Path:

@@ -5,6 +5,7 @@ allow: the first few thousand are the set that weights are fitted on, all of the
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,8 +71,13 @@ def _strata(steps: Transition, environment: Environment, params: PyTree) -> np.n
     if environment.features is None:
         return action
     groups = environment.features
-    index = jax.jit(jax.vmap(groups.index, (None, 0)))(groups.frame(params), jnp.asarray(steps.obs))
+    index = _group_all(groups.index, groups.frame(params), jnp.asarray(steps.obs))
     return np.asarray(index, np.int64) * environment.spec.actions + action
+
+
+@partial(jax.jit, static_argnames="index")
+def _group_all(index: Any, frame: PyTree, obs: Any) -> Any:
+    return jax.vmap(index, (None, 0))(frame, obs)
 
 
 def spread(strata: np.ndarray, seed: int = 0) -> np.ndarray:
@@ -84,6 +90,12 @@ def spread(strata: np.ndarray, seed: int = 0) -> np.ndarray:
     return order[np.lexsort((rng.random(len(order)), nth))]
 
 
+@partial(jax.jit, static_argnames="relabel")
+def _relabel_all(relabel: Any, steps: Transition, params: PyTree) -> Transition:
+    """All steps relabelled; compiled once for an environment."""
+    return jax.vmap(relabel, (0, None))(steps, params)
+
+
 def relabelled(experience: Experience, environment: Environment, params: PyTree, most: int | None = None) -> Transition:
     """The first `most` remembered steps (all, if not given) with the costs that these parameters put on them."""
     steps = jax.tree.map(lambda x: jnp.asarray(x[:most]), experience.steps)
@@ -91,7 +103,7 @@ def relabelled(experience: Experience, environment: Environment, params: PyTree,
         raise UserError(
             f"the environment '{environment.name}' cannot say what remembered steps would cost with other parameters"
         )
-    return jax.jit(jax.vmap(environment.relabel, (0, None)))(steps, params)
+    return _relabel_all(environment.relabel, steps, params)
 
 
 def write_experiences(folder: Path, experiences: Mapping[tuple[int, int], Experience]) -> None:

@@ -19,13 +19,13 @@ from safedsr.runs.folder import read_config, read_manifest
 from safedsr.runs.labels import label_of
 from safedsr.runs.results import COUNTS, Result, read_run
 from safedsr.runs.storage import Table
+from safedsr.runs.tracks import PARTS, pack_track, restore_track
 
 PACKED = "packed-1"  # the format that the manifest of a packed folder gives
 STRETCH = 2_000  # environment steps of a point
 POINTS = STRETCH // metrics.GRID_STEP
 SERIES = ("reward", "cost", "safe", "goal")
 MIDDLE = -1  # the seed that stands for the IQM over all of them
-PARTS = 8  # of a cell
 
 
 def pack(folder: str | Path, out: str | Path, remarks: list[str] | None = None) -> Path:
@@ -104,7 +104,7 @@ def _result(
         counts=counts,
         grid=grid,
         series={name: values[1:] for name, values in points.items()},
-        positions=_restore(track) if len(track.get("x", ())) else None,
+        positions=restore_track(track) if len(track.get("x", ())) else None,
         config=config,
         params=about["params"],
         middle={name: values[0] for name, values in points.items()},
@@ -140,19 +140,11 @@ def stretches(series: np.ndarray) -> np.ndarray:
 
 
 def _positions(tracks: dict[int, np.ndarray]) -> Table:
-    """Eighths of a cell as differences, which repeat themselves, and a mark where an episode ends."""
     widest = max(np.nanmax(track, initial=0) for track in tracks.values()) * PARTS
     kind = np.uint8 if np.rint(widest) <= np.iinfo(np.uint8).max else np.uint16
     tables = []
     for i, track in tracks.items():
         breaks = np.isnan(track[:, 0])
-        eighths = np.rint(track[~breaks] * PARTS).astype(kind)
-        moves = np.diff(eighths, axis=0, prepend=kind(0))  # wraps round, as does the sum that undoes it
-        ends = np.append(breaks[1:], False)[~breaks]
-        tables.append({"environment": np.full(len(moves), i), "x": moves[:, 0], "y": moves[:, 1], "end": ends})
+        packed = pack_track(track[~breaks], np.append(breaks[1:], False)[~breaks], kind)
+        tables.append({"environment": np.full(len(packed["end"]), i), **packed})
     return storage.concatenate(tables)
-
-
-def _restore(track: Table) -> np.ndarray:
-    eighths = np.stack([np.cumsum(track[name], dtype=track[name].dtype) for name in ("x", "y")], 1)
-    return np.insert(eighths.astype(np.float32) / PARTS, np.flatnonzero(track["end"]) + 1, np.nan, axis=0)

@@ -15,6 +15,7 @@ from safedsr.runs import metrics, storage
 from safedsr.runs.folder import Run, load_run, load_trajectories
 from safedsr.runs.labels import label_of
 from safedsr.runs.metrics import Episodes
+from safedsr.runs.tracks import with_breaks
 
 HALVED = "half-budget safe goal count"  # what a safe goal count is if costs are counted twice
 COUNTS = ("goal count", "safe goal count", HALVED, "last reward")
@@ -75,7 +76,9 @@ def read_run(folder: Path, remarks: list[str]) -> dict[int, Result]:
             result = _result(run, about, kept, steps)
             if tracks:
                 best = index, run.seeds.index(result.seeds[best_seed(result.counts)])
-                result = result._replace(positions=_track(*(tracks[name][:, *best] for name in ("position", "done"))))
+                result = result._replace(
+                    positions=with_breaks(*(tracks[name][:, *best] for name in ("position", "done")))
+                )
             results[index] = result
     return results
 
@@ -129,8 +132,3 @@ def _tracks(folder: Path, config: Mapping[str, Any], remarks: list[str]) -> stor
     except UserError as error:
         remarks.append(f"no positions: {error}")
         return {}
-
-
-def _track(position: np.ndarray, done: np.ndarray) -> np.ndarray:
-    """One seed's positions with a row of NaN after each episode, where a drawn line must break."""
-    return np.insert(position.astype(np.float32), np.flatnonzero(done) + 1, np.nan, axis=0)

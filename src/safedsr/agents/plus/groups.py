@@ -53,7 +53,7 @@ def nearest_point(spec: Spec, count: int, octaves: int) -> Features:
     return Features(
         count=lambda params: count,
         frame=frame,
-        index=lambda frame, obs: jnp.argmin(jnp.sum((frame.points - scaled(frame, obs)) ** 2, -1)),
+        index=lambda frame, obs: jnp.argmin(jnp.sum((frame.points - scaled(frame, obs)[None]) ** 2, -1)),
         scaled=scaled,
         units=lambda frame, obs: units * scaled(frame, obs),
         own=lambda frame, params: np.arange(count),

@@ -208,8 +208,7 @@ def refill(learner: Learner, state: State, key: Array, rows: Array, params: PyTr
     if state.reservoir is None:
         return state
     assert learner.offer
-    empty = jax.tree.map(jnp.zeros_like, state.reservoir)
-    return state._replace(reservoir=learner.offer(key, empty, rows, params))
+    return state._replace(reservoir=learner.offer(key, replay.emptied(state.reservoir), rows, params))
 
 
 def ring_rows(state: State) -> tuple[Array, Array]:

@@ -1,0 +1,134 @@
+"""Every algorithm trains in an environment that is not the grid: five observations, three actions, two costs."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from stairs import ACTIONS, make_stairs, observe, stairs_job, stairs_task
+from stairs import Walker as Stair
+from tiny import same_trees
+
+import safedsr
+from safedsr.agents.onpolicy.baselines import BASELINES
+from safedsr.agents.plus.config import SafeDsrPlusConfig
+from safedsr.agents.registry import ALGORITHMS, find_algorithm
+from safedsr.agents.safedqn.config import SafeDqnConfig
+from safedsr.agents.safedsr.config import SafeDsrConfig
+from safedsr.core.config import EpsilonSchedule, MultiplierConfig
+from safedsr.engine.evaluate import evaluate
+from safedsr.engine.train import resume, train
+from safedsr.errors import UserError
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+SHARED: dict[str, Any] = {
+    "epsilon": EpsilonSchedule(1.0, 1.0, 0, 0),
+    "multiplier": MultiplierConfig(penalty_start=0),
+    "gamma": 0.9,
+    "batch_size": 32,
+    "buffer_size": 500,
+    "train_start": 100,
+    "sync_every": 50,
+    "update_steps": 10,
+    "learning_rate": 3e-3,
+}
+DSR: dict[str, Any] = {
+    **SHARED,
+    "terminal": "absorb",
+    "freeze": 400,
+    "features": 16,
+    "phi_hidden": (32,),
+    "decoder_hidden": (16,),
+    "successor_hidden": (32,),
+    "reservoir_size": 50,
+}
+PLUS: dict[str, Any] = {
+    **SHARED,
+    "multiplier": MultiplierConfig(rule="chance", penalty_start=0, lam_step=0.001, lam_most=0.05),
+    "plan_epsilon": 0.0,
+    "points": 16,
+    "kept": 50,
+    "trunk": 32,
+    "head": 16,
+    "phi_batch": 8,
+}
+STEPS = 1000
+
+
+def settings_of(name: str) -> Any:
+    """Settings with which an algorithm learns the stairs in a moment."""
+    if name in BASELINES:
+        quick = {"steps_per_epoch": 250, "batch_size": 50, "update_iters": 10, "hidden": (16,), "decay_steps": 0}
+        rates = {"actor_lr": 0.02, "critic_lr": 0.02, "target_kl": 0.1, "kl_reduce": "mean", "damping": 0.01}
+        return dataclasses.replace(find_algorithm(name).default, **quick, **rates, gamma=0.9)
+    if name in ("safedsr", "dsr"):
+        return SafeDsrConfig(**DSR)
+    return SafeDsrPlusConfig(**PLUS) if name == "safedsr-plus" else SafeDqnConfig(**SHARED, hidden=(32,))
+
+
+def costs_of(name: str) -> int:
+    """How many costs an algorithm takes, two at most."""
+    if find_algorithm(name).costless:
+        return 0
+    return 1 if name in BASELINES and BASELINES[name].one_cost else 2
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_goes_up_the_stairs(name, tmp_path):
+    """Train half-way, go on, load, act: the way up is known, and the same as without a stop."""
+    costs, agent = costs_of(name), settings_of(name)
+    half = STEPS // 2
+    job = stairs_job(name, agent, costs, half, checkpoint_seconds=0)
+    train(job, tmp_path / "run")
+    resume(tmp_path / "run", {"steps": STEPS}, environment=make_stairs(costs))
+    loaded = safedsr.load(tmp_path / "run", environment=make_stairs(costs))
+    stairs = np.stack([observe(Stair(np.int32(n), np.int32(0))) for n in range(4)])
+    assert [ACTIONS[a] for a in loaded.act(stairs)] == ["up"] * 4
+    found = evaluate(loaded, episodes=20)
+    assert found.goal_rate.value == 1 and found.length.value == 4
+    assert [cost.value for cost in found.cost] == [1.0, 2.0][:costs]
+    with pytest.raises(UserError, match=r"^observations have shape \(2,\); give \[5\] or \[n, 5\]"):
+        loaded.act([0.1, 0.2])
+
+
+def test_an_environment_of_ones_own_has_to_be_brought_along(tmp_path):
+    job = stairs_job("safedqn", settings_of("safedqn"), 1, 200)
+    train(job, tmp_path / "run")
+    with pytest.raises(UserError, match=r"^this run was trained in 'stairs', which is not part of safedsr"):
+        safedsr.load(tmp_path / "run")
+    with pytest.raises(UserError, match=r"trained in 'stairs' with 1 costs; the environment given is 'stairs' with 2"):
+        safedsr.load(tmp_path / "run", environment=make_stairs(2))
+
+
+def test_ranges_of_rewards_and_costs_may_be_unknown(tmp_path):
+    job = stairs_job("safedsr", settings_of("safedsr"), 2, STEPS, known=False)
+    train(job, tmp_path / "run")
+    loaded = safedsr.load(tmp_path / "run", environment=make_stairs(2, known=False))
+    assert evaluate(loaded, episodes=20).goal_rate.value == 1
+
+
+def test_what_an_environment_does_not_offer_is_said():
+    with pytest.raises(UserError, match=r"^trajectories are positions, and the environment 'stairs' does not offer"):
+        stairs_job("safedqn", settings_of("safedqn"), 1, 200, trajectories=100)
+    with pytest.raises(UserError, match=r"^pretraining takes steps that begin anywhere, and the environment 'stairs'"):
+        find_trainer("safedsr", dataclasses.replace(settings_of("safedsr"), pretrain=5))
+    with pytest.raises(UserError, match=r"^action_order is 'urdl', which is for environments whose actions are up"):
+        trainer = find_trainer("ppo-lag", dataclasses.replace(settings_of("ppo-lag"), action_order="urdl"))
+        trainer.init(jax.random.key(0), np.uint32(0), stairs_task(1).params)
+
+
+def find_trainer(name, agent):
+    from safedsr.agents.registry import make_trainer
+
+    return make_trainer(name, agent, make_stairs(1))
+
+
+def test_remembered_steps_travel_with_the_policy(tmp_path):
+    """SafeDSR-plus on points instead of cells: saved, loaded and saved again, it remembers the same."""
+    train(stairs_job("safedsr-plus", settings_of("safedsr-plus"), 2, STEPS), tmp_path / "run")
+    one = safedsr.load(tmp_path / "run", environment=make_stairs(2))
+    assert one.experience is not None and one.experience.steps.obs.shape[1:] == (5,)
+    one.save(tmp_path / "copy")
+    other = safedsr.load(tmp_path / "copy", environment=make_stairs(2))
+    assert same_trees((one.policy, one.experience), (other.policy, other.experience))

@@ -6,7 +6,7 @@ a setting says otherwise.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -63,13 +63,44 @@ def chance(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> 
     return m._replace(lam=jnp.clip(lam, 0.0, config.lam_most))
 
 
+class Pid(NamedTuple):
+    """What one step of a PID controller gives; each [J]."""
+
+    lam: Array
+    integral: Array
+    error: Array  # smoothed cost - aim
+    level: Array  # smoothed cost
+
+
+class Gains(Protocol):
+    """Settings of a PID controller."""
+
+    @property
+    def pid_kp(self) -> float: ...
+    @property
+    def pid_ki(self) -> float: ...
+    @property
+    def pid_kd(self) -> float: ...
+    @property
+    def pid_smooth(self) -> float: ...
+
+
+def pid_step(before: Pid, cost: Array, aim: Array, earlier: Array, gains: Gains) -> Pid:
+    """Stooke et al. (2020): proportional and derivative terms on smoothed costs, and an integral that stays ≥ 0.
+
+    The derivative is that since an `earlier` smoothed cost, and counts only where it rises.
+    """
+    error = gains.pid_smooth * before.error + (1 - gains.pid_smooth) * (cost - aim)
+    level = gains.pid_smooth * before.level + (1 - gains.pid_smooth) * cost
+    integral = relu(before.integral + gains.pid_ki * (cost - aim))
+    lam = relu(gains.pid_kp * error + integral + gains.pid_kd * relu(level - earlier))
+    return Pid(lam, integral, error, level)
+
+
 def pid(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Multiplier:
-    """Stooke et al. (2020): proportional and derivative terms on smoothed costs, and an integral that stays ≥ 0."""
-    error = config.pid_smooth * m.error + (1 - config.pid_smooth) * (cost - aim)
-    level = config.pid_smooth * m.level + (1 - config.pid_smooth) * cost
-    integral = relu(m.integral + config.pid_ki * (cost - aim))
-    lam = relu(config.pid_kp * error + integral + config.pid_kd * relu(level - m.level))
-    return m._replace(lam=lam, integral=integral, error=error, level=level)
+    """A PID controller whose derivative is that since the episode before."""
+    found = pid_step(Pid(m.lam, m.integral, m.error, m.level), cost, aim, m.level, config)
+    return m._replace(**found._asdict())
 
 
 RULES: dict[str, Update] = {"proportional": proportional, "sign": sign, "pid": pid, "chance": chance}

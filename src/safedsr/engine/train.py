@@ -27,7 +27,7 @@ from safedsr.runs.metrics import within
 from safedsr.runs.policy import save_policies
 from safedsr.runs.storage import Table, concatenate
 from safedsr.types import PyTree, Record
-from safedsr.validation import first_difference, require
+from safedsr.validation import first_difference
 
 STOP_FILE = "stop"  # a file of this name in the run folder ends the training after the chunk
 
@@ -42,8 +42,7 @@ class Stopped(KeyboardInterrupt):
 
 def train(job: Job, out: str | Path, show: Show | None = None) -> Path:
     """Train a job into a new run folder."""
-    steps, start = job.train.steps, job.agent.train_start
-    require(steps > start, "steps", steps, f"learning starts at {start} (train_start): train longer, or start earlier")
+    job.agent.check_steps(job.train.steps)
     keep_compiled()
     program = Program(job)
     program.check_memory()
@@ -70,6 +69,7 @@ def resume(
             require_same(expect, config, out)
         if changes:
             job = dataclasses.replace(job, train=dataclasses.replace(job.train, **changes))
+            job.agent.check_steps(job.train.steps)
         keep_compiled()
         program = Program(job)
         program.check_memory()

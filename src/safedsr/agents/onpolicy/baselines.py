@@ -89,14 +89,16 @@ def make_baseline(config: OnPolicyConfig, environment: Environment, name: str) -
         return state._replace(key=key, learn_key=learn_key), Draws(pairs[:, 0], pairs[:, 1], reset_key)
 
     def choose(state: State, obs: Array, key: Array, now: Array) -> Choice:
-        del obs, now  # the walk holds the observation as the policy sees it
-        log_probs = jax.nn.log_softmax(state.learner.nets.actor(state.walk.obs))
+        del now
+        looked = rollout.look(state.walk.scales.obs, obs, config)
+        log_probs = jax.nn.log_softmax(state.learner.nets.actor(looked))
         action = jax.random.categorical(key, log_probs)
-        return Choice(action, about=log_probs[action])
+        return Choice(action, about=(log_probs[action], looked))
 
     def observe(state: State, choice: Choice, seen: Seen, aim: Array, now: Array, phase: str) -> tuple[State, Array]:
         del aim, now, phase
-        walk, sample = rollout.observe(state.walk, choice.action, choice.about, seen, config)
+        log_prob, looked = choice.about
+        walk, sample = rollout.observe(state.walk, choice.action, log_prob, looked, seen, config)
         return state._replace(walk=walk), rollout.pack(sample)
 
     def digest(state: State, cache: None, rows: Array, params: PyTree, aim: Array, now: Array, phase: str):
@@ -121,8 +123,7 @@ def make_baseline(config: OnPolicyConfig, environment: Environment, name: str) -
         return state._replace(learner=learnt, controller=tuned), cache, {"mean_cost": j_c.sum()}
 
     def values(policy: Policy, obs: Array) -> Values:
-        seen = normalizer.apply(policy.obs_scale, obs) if config.normalize_obs else obs
-        scores = jax.nn.log_softmax(policy.actor(seen))
+        scores = jax.nn.log_softmax(policy.actor(rollout.look(policy.obs_scale, obs, config)))
         return Values(q=scores, k=None, m=None, score=scores)
 
     return Trainer(

@@ -27,7 +27,7 @@ class OnPolicyConfig:
     critic_lr: float = 3e-4
     """Adam's step size for the critics."""
     decay_steps: int = 500_000
-    """Environment steps over which `actor_lr` falls to 0; 0 keeps it."""
+    """Environment steps over which `actor_lr` falls to 0, at least those of the run; 0 keeps it."""
     batch_size: int = 64
     """Samples of a minibatch."""
     update_iters: int = 40
@@ -99,14 +99,17 @@ class OnPolicyConfig:
         return self.steps_per_epoch
 
     @property
-    def train_start(self) -> int:
-        """Learning starts with the first epoch."""
-        return 0
-
-    @property
     def aim(self) -> tuple[float, ...] | None:
         """The controllers steer to the budget."""
         return None
+
+    def check_steps(self, steps: int) -> None:
+        """Raise if a run of that many steps would end with a learning rate of 0."""
+        enough = not self.decay_steps or steps <= self.decay_steps
+        advice = (
+            f"the run has {steps} steps, and the learning rate is 0 after decay_steps: give {steps}, or 0 to keep it"
+        )
+        require(enough, "decay_steps", self.decay_steps, advice)
 
     def __post_init__(self) -> None:
         check_fields(self)

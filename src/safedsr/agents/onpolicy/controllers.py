@@ -12,6 +12,7 @@ from jax import Array
 from jax.nn import relu
 
 from safedsr.agents.onpolicy.config import OnPolicyConfig
+from safedsr.core.multiplier import Pid, pid_step
 from safedsr.types import PyTree
 
 
@@ -54,36 +55,29 @@ def lagrangian(config: OnPolicyConfig) -> Controller:
 class PidState(NamedTuple):
     """What a PID controller remembers."""
 
-    lam: Array  # [J]
-    integral: Array  # [J]
-    error: Array  # [J] smoothed
-    level: Array  # [J] smoothed cost
-    past: Array  # [delay, J] levels, oldest first
+    now: Pid
+    past: Array  # [delay, J] smoothed costs, oldest first
     count: Array  # [] int32
 
 
 def pid(config: OnPolicyConfig) -> Controller:
     """OmniSafe's PID: λ is made anew from smoothed error, integral and slope each time."""
-    keep = config.pid_smooth
 
     def init(num_costs: int) -> PidState:
         zero = jnp.zeros(num_costs)
         start = jnp.full(num_costs, config.lam_start, jnp.float32)
-        return PidState(zero, start, zero, zero, jnp.zeros((config.pid_delay, num_costs)), jnp.zeros((), jnp.int32))
+        past = jnp.zeros((config.pid_delay, num_costs))
+        return PidState(Pid(zero, start, zero, zero), past, jnp.zeros((), jnp.int32))
 
     def update(s: PidState, j_c: Array, budget: Array) -> PidState:
-        integral = relu(s.integral + config.pid_ki * (j_c - budget))
-        error = keep * s.error + (1 - keep) * (j_c - budget)
-        level = keep * s.level + (1 - keep) * j_c
-        slope = relu(level - s.past[0])
-        lam = relu(config.pid_kp * error + integral + config.pid_kd * slope)
+        now = pid_step(s.now, j_c, budget, s.past[0], config)
         # The queue starts with one zero and grows to `pid_delay`: until then the oldest level is that zero.
         full = s.count >= config.pid_delay - 1
         slot = jnp.minimum(s.count + 1, config.pid_delay - 1)
-        past = jnp.where(full, jnp.roll(s.past, -1, 0), s.past).at[slot].set(level)
-        return PidState(lam, integral, error, level, past, s.count + 1)
+        past = jnp.where(full, jnp.roll(s.past, -1, 0), s.past).at[slot].set(now.level)
+        return PidState(now, past, s.count + 1)
 
-    return Controller(init, update, lam=lambda s: s.lam)
+    return Controller(init, update, lam=lambda s: s.now.lam)
 
 
 def barrier(config: OnPolicyConfig) -> Controller:

@@ -19,6 +19,8 @@ from safedsr.envs.environment import Spec
 from safedsr.errors import UserError
 from safedsr.types import PyTree
 
+TORCH_EPSILON = 1e-6  # of clip_grad_norm_
+
 
 class Nets(NamedTuple):
     """Actor and critics; `cost_critics` holds J of them along its leading axis. Also their optimisers' states."""
@@ -36,7 +38,18 @@ class Learner(NamedTuple):
 
 
 def _adam(config: OnPolicyConfig) -> Any:
-    return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.scale_by_adam())
+    return optax.chain(clip_length(config.max_grad_norm), optax.scale_by_adam())
+
+
+def clip_length(longest: float) -> optax.GradientTransformation:
+    """Shortens gradients as PyTorch does: by longest / (length + 1e-6), where that is below 1."""
+
+    def shorten(slope: PyTree, params: PyTree) -> PyTree:
+        del params
+        factor = jnp.minimum(longest / (optax.global_norm(slope) + TORCH_EPSILON), 1.0)
+        return jax.tree.map(lambda x: factor * x, slope)
+
+    return optax.stateless(shorten)
 
 
 def init(key: Array, seed: Array, spec: Spec, config: OnPolicyConfig) -> Learner:

@@ -36,7 +36,6 @@ class Walk(NamedTuple):
 
     scales: Scales
     window: Window
-    obs: Array  # [observations] the observation as the policy sees it
 
 
 class Sample(NamedTuple):
@@ -79,7 +78,7 @@ def unpack(rows: Array, spec: Spec) -> Sample:
 def init_walk(spec: Spec, config: OnPolicyConfig) -> Walk:
     """Nothing seen yet."""
     scales = Scales(normalizer.init((spec.observations,)), normalizer.init(()), normalizer.init((spec.costs,)))
-    return Walk(scales, init_window(spec.costs, config), jnp.zeros(spec.observations))
+    return Walk(scales, init_window(spec.costs, config))
 
 
 def init_window(num_costs: int, config: OnPolicyConfig) -> Window:
@@ -105,22 +104,28 @@ def _maybe(use: bool, running: Running, x: Array) -> tuple[Running, Array]:
 
 def begin(walk: Walk, obs: Array, config: OnPolicyConfig) -> Walk:
     """An epoch begins with a fresh episode; one that was cut by the end of the epoch before is forgotten."""
-    obs_scale, seen = _maybe(config.normalize_obs, walk.scales.obs, obs)
-    return walk._replace(scales=walk.scales._replace(obs=obs_scale), obs=seen)
+    obs_scale, _ = _maybe(config.normalize_obs, walk.scales.obs, obs)
+    return walk._replace(scales=walk.scales._replace(obs=obs_scale))
 
 
-def observe(walk: Walk, action: Array, log_prob: Array, seen: Seen, config: OnPolicyConfig) -> tuple[Walk, Sample]:
-    """The statistics after a step, and the step as the learner sees it."""
-    obs_scale, obs = _maybe(config.normalize_obs, walk.scales.obs, seen.start)
-    # Where an episode ends, its last observation is one sample more.
-    with_last, last = _maybe(config.normalize_obs, obs_scale, seen.next_obs)
-    obs_scale = jax.tree.map(lambda new, old: jnp.where(seen.done, new, old), with_last, obs_scale)
+def look(obs_scale: Running, obs: Array, config: OnPolicyConfig) -> Array:
+    """An observation as the policy sees it."""
+    return normalizer.apply(obs_scale, obs) if config.normalize_obs else obs
+
+
+def observe(
+    walk: Walk, action: Array, log_prob: Array, obs: Array, seen: Seen, config: OnPolicyConfig
+) -> tuple[Walk, Sample]:
+    """The statistics after a step, and the step as the learner sees it; `obs` is what the policy saw."""
+    ended, next_obs = _maybe(config.normalize_obs, walk.scales.obs, seen.next_obs)
+    # Where an episode ends, the start of the next one is one sample more, and comes after it.
+    restarted, _ = _maybe(config.normalize_obs, ended, seen.start)
+    obs_scale = jax.tree.map(lambda new, old: jnp.where(seen.done, new, old), restarted, ended)
     reward_scale, reward = _maybe(config.normalize_reward, walk.scales.reward, seen.reward)
     cost_scale, cost = _maybe(config.normalize_cost, walk.scales.cost, config.cost_scale * seen.cost)
-    next_obs = jnp.where(seen.done, last, obs)
-    sample = Sample(walk.obs, action, log_prob, reward, cost, next_obs, seen.terminated, seen.done)
+    sample = Sample(obs, action, log_prob, reward, cost, next_obs, seen.terminated, seen.done)
     window = remember_cost(walk.window, config.cost_scale * seen.total, seen.done)
-    return Walk(Scales(obs_scale, reward_scale, cost_scale), window, obs), sample
+    return Walk(Scales(obs_scale, reward_scale, cost_scale), window), sample
 
 
 def make_batch(samples: Sample, reward_critic: Mlp, cost_critics: Mlp, config: OnPolicyConfig) -> Batch:

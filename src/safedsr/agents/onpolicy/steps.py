@@ -132,7 +132,9 @@ def pcpo_direction(at: Geometry, config: OnPolicyConfig) -> Array:
     """PCPO's step: towards the reward, then projected onto the cost's limit."""
     scale = jnp.sqrt(2 * config.target_kl / (at.q + TINY))
     first = at.hx if config.pcpo_first_term == "Hx" else at.x
-    return scale * first - jnp.maximum(0.0, (scale * at.r + at.c) / (at.s + TINY)) * at.p
+    # OmniSafe adds its small constant to the first term alone; where q or s is 0 the line search refuses the step.
+    excess = (jnp.sqrt(2 * config.target_kl / at.q) * at.r + at.c) / at.s
+    return scale * first - jnp.maximum(0.0, excess) * at.p
 
 
 def projected(theta: Array, problem: Problem, config: OnPolicyConfig) -> Array:

@@ -53,4 +53,4 @@ def line_search(accepts: Callable[[Array], Array], direction: Array, tries: int,
 
     start = (jnp.zeros((), jnp.int32), jnp.ones(()), jnp.zeros((), bool))
     _, scale, found = jax.lax.while_loop(unsettled, attempt, start)
-    return jnp.where(found, scale, 0.0) * direction, found
+    return jnp.where(found, scale * direction, 0.0), found  # a direction that is not finite gives no step

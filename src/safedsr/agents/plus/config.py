@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from safedsr.agents.value_based.config import check_value_based
+from safedsr.agents.value_based.config import ValueBasedSettings, check_value_based
 from safedsr.core.config import EpsilonSchedule, MultiplierConfig
 from safedsr.validation import check_fields, require
 
 
 @dataclass(frozen=True)
-class SafeDsrPlusConfig:
+class SafeDsrPlusConfig(ValueBasedSettings):
     """SafeDSR-plus: successor features over the cells of the map."""
 
     epsilon: EpsilonSchedule = EpsilonSchedule()
@@ -53,16 +53,6 @@ class SafeDsrPlusConfig:
     """Width of each action's layer."""
     phi_batch: int = 64
     """Transitions of a batch that φ, the forecast of the next cell, learns from."""
-
-    @property
-    def period(self) -> int:
-        """Environment steps after which the loop repeats itself."""
-        return self.sync_every
-
-    @property
-    def aim(self) -> tuple[float, ...] | None:
-        """The cost that λ steers to; None for the budget."""
-        return self.multiplier.aim
 
     def __post_init__(self) -> None:
         check_fields(self)

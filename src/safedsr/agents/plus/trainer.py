@@ -10,7 +10,6 @@ from safedsr.agents.plus.config import SafeDsrPlusConfig
 from safedsr.agents.plus.groups import groups_of
 from safedsr.agents.plus.learner import Forecast, Kit, PlusPolicy
 from safedsr.agents.plus.rehearsal import rehearse
-from safedsr.agents.value_based.config import settled
 from safedsr.agents.value_based.trainer import Learner, codec_of, make_trainer, reservoir_rows
 from safedsr.core import replay
 from safedsr.core.replay import Reservoir
@@ -46,7 +45,7 @@ def make_plus(config: SafeDsrPlusConfig, environment: Environment) -> Trainer:
             features=lambda policy, obs, action: plus.features(policy.phi, obs, action, groups),
             learner=lambda policy, key: plus.go_on(policy, plus.adam(config), config),
             rehearse=partial(rehearse, kit=kit),
-            settled=settled(config),
+            settled=config.settled,
             settings=config,
         ),
     )

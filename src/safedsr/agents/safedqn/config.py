@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from safedsr.agents.value_based.config import check_value_based
+from safedsr.agents.value_based.config import ValueBasedSettings, check_value_based
 from safedsr.core.config import EpsilonSchedule, MultiplierConfig
 from safedsr.validation import check_fields
 
 
 @dataclass(frozen=True)
-class SafeDqnConfig:
+class SafeDqnConfig(ValueBasedSettings):
     """SafeDQN with the parameters of Table 1."""
 
     epsilon: EpsilonSchedule = EpsilonSchedule()
@@ -31,16 +31,6 @@ class SafeDqnConfig:
     """k_sync: environment steps between copies into the target network."""
     hidden: tuple[int, ...] = (120, 84)
     """Widths of the hidden layers of Q."""
-
-    @property
-    def period(self) -> int:
-        """Environment steps after which the loop repeats itself."""
-        return self.sync_every
-
-    @property
-    def aim(self) -> tuple[float, ...] | None:
-        """The cost that λ steers to; None for the budget."""
-        return self.multiplier.aim
 
     def __post_init__(self) -> None:
         check_fields(self)

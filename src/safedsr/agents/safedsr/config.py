@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from safedsr.agents.value_based.config import check_value_based
+from safedsr.agents.value_based.config import ValueBasedSettings, check_value_based
 from safedsr.core.config import EpsilonSchedule, MultiplierConfig
 from safedsr.validation import check_fields, require
 
 
 @dataclass(frozen=True)
-class SafeDsrConfig:
+class SafeDsrConfig(ValueBasedSettings):
     """SafeDSR with the parameters of Table 2."""
 
     epsilon: EpsilonSchedule = EpsilonSchedule()
@@ -56,16 +56,6 @@ class SafeDsrConfig:
     """Widths of the hidden layers of g."""
     successor_hidden: tuple[int, ...] = (128, 128)
     """Widths of the hidden layers of M."""
-
-    @property
-    def period(self) -> int:
-        """Environment steps after which the loop repeats itself."""
-        return self.sync_every
-
-    @property
-    def aim(self) -> tuple[float, ...] | None:
-        """The cost that λ steers to; None for the budget."""
-        return self.multiplier.aim
 
     def __post_init__(self) -> None:
         check_fields(self)

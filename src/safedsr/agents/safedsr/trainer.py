@@ -10,7 +10,6 @@ from safedsr.agents.safedsr.equations import DsrPolicy, all_features, both_featu
 from safedsr.agents.safedsr.learner import DsrState, go_on, init, learn, learn_features
 from safedsr.agents.safedsr.pretrain import pretrain
 from safedsr.agents.safedsr.rehearsal import rehearse
-from safedsr.agents.value_based.config import settled
 from safedsr.agents.value_based.trainer import Learner, all_rows, codec_of, make_trainer
 from safedsr.core import replay
 from safedsr.core.replay import Codec, Reservoir
@@ -73,7 +72,7 @@ def make_safedsr(config: SafeDsrConfig, environment: Environment) -> Trainer:
             features=lambda policy, obs, action: policy.phi.features(obs, action),
             learner=partial(go_on, spec=spec, config=config),
             rehearse=partial(rehearse, spec=spec, config=config),
-            settled=max(config.freeze, settled(config)),
+            settled=max(config.freeze, config.settled),
             settings=replace(config, pretrain=0),  # φ is trained already
         ),
     )

@@ -2,7 +2,38 @@
 
 from typing import Any
 
+from safedsr.core.config import EpsilonSchedule, MultiplierConfig
 from safedsr.validation import require
+
+
+class ValueBasedSettings:
+    """What can be asked of the settings of every value-based agent."""
+
+    epsilon: EpsilonSchedule
+    multiplier: MultiplierConfig
+    buffer_size: int
+    train_start: int
+    sync_every: int
+
+    @property
+    def period(self) -> int:
+        """Environment steps after which the loop repeats itself."""
+        return self.sync_every
+
+    @property
+    def aim(self) -> tuple[float, ...] | None:
+        """The cost that λ steers to; None for the budget."""
+        return self.multiplier.aim
+
+    @property
+    def settled(self) -> int:
+        """An environment step at which λ is tuned, ε has reached its end and the ring is full."""
+        return max(self.multiplier.penalty_start, self.epsilon.epsilon_to, self.buffer_size)
+
+    def check_steps(self, steps: int) -> None:
+        """Raise if a run of that many steps would learn nothing."""
+        advice = f"learning starts at {self.train_start} (train_start): train longer, or start earlier"
+        require(steps > self.train_start, "steps", steps, advice)
 
 
 def check_value_based(config: Any) -> None:
@@ -18,8 +49,3 @@ def check_value_based(config: Any) -> None:
     start = config.train_start
     require(start >= sync, "train_start", start, f"collect at least {sync} steps before the first update")
     require(start % sync == 0, "train_start", start, f"give a multiple of sync_every ({sync})")
-
-
-def settled(config: Any) -> int:
-    """An environment step at which λ is tuned, ε has reached its end and the ring is full."""
-    return max(config.multiplier.penalty_start, config.epsilon.epsilon_to, config.buffer_size)

@@ -88,7 +88,7 @@ def write_run(
     return path
 
 
-def _table(environment: int, seed: int, one: Episodes) -> storage.Table:
+def _table(environment: int, seed: int, one: Episodes) -> storage.Columns:
     count = len(one.end_step)
     return {
         "environment": np.full(count, environment, np.int32),

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from safedsr.envs.grid.catalog import load_scene
 from safedsr.envs.grid.text import format_scene
+
 from safedsr.errors import UserError
 from safedsr.runs.results import Result
 
@@ -56,7 +56,7 @@ def made_result(
             "last reward": np.array(reward, float),
             **{f"last cost {name}": np.array(cost, float) for name in costs},
         },
-        grid=spacing * np.arange(1, points + 1),
+        points=spacing * np.arange(1, points + 1),
         series={**flat, **given},
         positions=positions,
         config={"algorithm": label.split()[0], "train": {}, "agent": {}, "environment": {}},

@@ -32,7 +32,7 @@ A SafeDSR-plus agent, reduced to take seconds: one room, one seed, 30 000 steps 
 shortened to match. λ stays as it starts, once the goal is found: its controller would begin at step 100 000."""
 
 
-class Row(NamedTuple):
+class Shown(NamedTuple):
     """One line of the comparison, with a few of its walks."""
 
     title: str
@@ -44,7 +44,7 @@ class Row(NamedTuple):
 class Demo(NamedTuple):
     """What the demonstration shows."""
 
-    rows: list[Row]
+    rows: list[Shown]
     fit_seconds: float  # of the new cost weights
     learn_seconds: float  # of λ and M
     picture: Path
@@ -87,11 +87,11 @@ def move_obstacle(agent: Agent) -> Scene:
     return with_costs(scene, np.roll(scene.layout.costs, -SHIFT if above else SHIFT, axis=1))
 
 
-def _row(title: str, agent: Agent, task: Task) -> Row:
+def _row(title: str, agent: Agent, task: Task) -> Shown:
     paths = agent_paths(agent, task, [0.0, *[EPSILON] * 8])
-    return Row(title, scene_of(task), evaluate(agent, task, EPISODES, EPSILON), paths)
+    return Shown(title, scene_of(task), evaluate(agent, task, EPISODES, EPSILON), paths)
 
 
-def _picture(rows: list[Row]) -> figures.Figure:
+def _picture(rows: list[Shown]) -> figures.Figure:
     captions = [f"{row.title}\nsafe goal rate {row.found.safe_goal_rate.value:.2f}" for row in rows]
     return figures.map_row([row.scene for row in rows], [row.paths for row in rows], captions)

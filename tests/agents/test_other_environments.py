@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from stairs import ACTIONS, make_stairs, observe, stairs_job, stairs_task
@@ -83,7 +84,7 @@ def test_every_algorithm_goes_up_the_stairs(name, tmp_path):
     train(job, tmp_path / "run")
     resume(tmp_path / "run", {"steps": STEPS}, environment=make_stairs(costs))
     loaded = safedsr.load(tmp_path / "run", environment=make_stairs(costs))
-    stairs = np.stack([observe(Stair(np.int32(n), np.int32(0))) for n in range(4)])
+    stairs = np.stack([observe(Stair(jnp.int32(n), jnp.int32(0))) for n in range(4)])
     assert [ACTIONS[a] for a in loaded.act(stairs)] == ["up"] * 4
     found = evaluate(loaded, episodes=20)
     assert found.goal_rate.value == 1 and found.length.value == 4

@@ -305,7 +305,7 @@ def test_features_that_are_kept_count_for_the_lanes_at_work():
 def test_too_little_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(program_module, "_free_memory", lambda devices: 10_000)
     with pytest.raises(
-        UserError, match=r"^2 seeds in 1 environments need about .* GiB .* are free; train about \d seeds"
+        UserError, match=r"^2 seeds in 1 tasks need about .* GiB .* are free; train about \d seeds"
     ):
         train(tiny_job("safedqn"), tmp_path / "run")
     assert not (tmp_path / "run").exists()

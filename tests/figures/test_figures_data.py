@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from folders import some_episodes, write_run
 from made import made_result
-from scipy.stats import kstest, trim_mean
-
 from safedsr.envs.grid.layout import Scene
 from safedsr.envs.grid.text import format_scene, parse_scene
+from scipy.stats import kstest, trim_mean
+
 from safedsr.errors import UserError
 from safedsr.figures.curves import best_labels, curve
 from safedsr.figures.heatmaps import count_cells, outcome_cells

@@ -2,9 +2,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-
 from safedsr.envs.grid.environment import grid_task
 from safedsr.envs.grid.text import parse_scene
+
 from safedsr.figures.values import SUBCELLS, value_maps, values_figure
 from safedsr.types import Values
 

@@ -4,7 +4,7 @@ import pytest
 
 from safedsr.agents.registry import ALGORITHMS
 from safedsr.paper.experiments import EXPERIMENTS, ON_POLICY
-from safedsr.paper.tables import TABLES, Printed, printed, printed_algorithms
+from safedsr.paper.tables import TABLES, Reported, printed, printed_algorithms
 
 LAYOUTS = ("one-room", "two-rooms", "three-rooms")
 CELLS = {
@@ -16,7 +16,7 @@ CELLS = {
 
 
 def test_thirteen_algorithms_in_every_table():
-    assert len(CELLS) == 5 * 3 * 13 and all(isinstance(cell, Printed) for cell in CELLS.values())
+    assert len(CELLS) == 5 * 3 * 13 and all(isinstance(cell, Reported) for cell in CELLS.values())
     assert set(printed_algorithms()) <= ALGORITHMS.keys()
     assert set(printed_algorithms()) == {a for row in EXPERIMENTS["baselines"] for a in row.algorithms}
     assert printed(TABLES[0].key, "rooms-4", "cpo") is None and printed(TABLES[0].key, "one-room", "dqn") is None

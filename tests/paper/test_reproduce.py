@@ -13,7 +13,7 @@ from safedsr.engine.program import Program
 from safedsr.engine.train import Stopped
 from safedsr.envs.grid.catalog import ROOM_NAMES
 from safedsr.errors import UserError
-from safedsr.paper.experiments import ABLATIONS, EXPERIMENTS, ON_POLICY, QUICK_SETTINGS, Row, shorten
+from safedsr.paper.experiments import ABLATIONS, EXPERIMENTS, ON_POLICY, QUICK_SETTINGS, RunGroup, shorten
 from safedsr.paper.reproduce import PlannedRun, plan, plan_run, reproduce, share_done, standing
 from safedsr.runs import storage
 from safedsr.runs.collect import load_results
@@ -31,7 +31,7 @@ TINY = {
 @pytest.fixture
 def row(write_map):
     """A corridor of three cells, and an agent small enough for it."""
-    return Row("tiny", ("safedqn",), (write_map("SCG", "corridor.txt"),), (), seeds=2, steps=400, settings=TINY)
+    return RunGroup("tiny", ("safedqn",), (write_map("SCG", "corridor.txt"),), (), seeds=2, steps=400, settings=TINY)
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_quick_jobs_are_short_in_everything(experiment):
 
 
 def test_delays_shrink_with_the_steps():
-    row = shorten(Row("", ("pdo",), settings={"penalty_start": 100_000, "gamma": 0.9}))
+    row = shorten(RunGroup("", ("pdo",), settings={"penalty_start": 100_000, "gamma": 0.9}))
     assert row.settings == {"penalty_start": 2_000, "gamma": 0.9} and row.steps == 10_000
 
 
@@ -234,8 +234,9 @@ def test_a_broken_job_is_told_by_the_exit_code(capsys, monkeypatch, tmp_path):
 
 def test_ctrl_c_and_the_same_command_again(tmp_path):
     code = (
-        "import sys; from safedsr.paper.experiments import ABLATIONS, EXPERIMENTS, Row; from safedsr.cli import main;"
-        f"EXPERIMENTS['baselines'] = (Row('tiny', ('safedqn',), ('SCG.txt',), (), 2, 1_000_000, 0, {TINY!r}),);"
+        "import sys; from safedsr.paper.experiments import ABLATIONS, EXPERIMENTS, RunGroup;"
+        "from safedsr.cli import main;"
+        f"EXPERIMENTS['baselines'] = (RunGroup('tiny', ('safedqn',), ('SCG.txt',), (), 2, 1_000_000, 0, {TINY!r}),);"
         "sys.exit(main(['reproduce', 'baselines', '--full', '--out', 'runs']))"
     )
     (tmp_path / "SCG.txt").write_text("SCG")

@@ -14,7 +14,7 @@ from safedsr.agents.onpolicy.config import PRESETS
 from safedsr.cli import main
 from safedsr.cli.runs import _draw
 from safedsr.errors import UserError
-from safedsr.paper.tables import Printed, printed
+from safedsr.paper.tables import Reported, printed
 from safedsr.report.files import comma_separated, markdown, page
 from safedsr.report.tables import report, verdict
 from safedsr.runs.metrics import Summary
@@ -110,13 +110,13 @@ def test_printed_values_stand_beside_what_the_authors_may_have_run(tmp_path, pre
 )
 def test_verdicts(iqm, interval, quartiles, expected):
     ours = Summary(mean=0, std=0, p25=quartiles[0], iqm=iqm, p75=quartiles[1], low=interval[0], high=interval[1])
-    assert verdict(ours, Printed(mean=0, std=0, p25=90, iqm=100, p75=110)) == expected
+    assert verdict(ours, Reported(mean=0, std=0, p25=90, iqm=100, p75=110)) == expected
 
 
 def test_a_printed_number_is_rounded():
     ours = Summary(mean=0, std=0, p25=0.04, iqm=0.04, p75=0.04, low=0.04, high=0.04)
-    assert verdict(ours, Printed(0, 0, 0.0, 0.0, 0.0)) == "agrees"
-    assert verdict(ours, Printed(0, 0, 0.2, 0.2, 0.2)) == "differs"
+    assert verdict(ours, Reported(0, 0, 0.0, 0.0, 0.0)) == "agrees"
+    assert verdict(ours, Reported(0, 0, 0.2, 0.2, 0.2)) == "differs"
 
 
 def test_a_ratio_to_nothing_is_none(tmp_path):

@@ -169,8 +169,8 @@ def test_a_share_of_random_actions(saved):
     ("given", "message"),
     [
         ({"seed": 8}, "seed is 8; the run has 7, 2, 9"),
-        ({"task": 2}, "environment is 2; the run has 2, counted from 0"),
-        ({"task": -1}, "environment is -1; the run has 2"),
+        ({"task": 2}, "task is 2; the run has 2, counted from 0"),
+        ({"task": -1}, "task is -1; the run has 2"),
     ],
 )
 def test_what_the_run_does_not_have(saved, given, message):

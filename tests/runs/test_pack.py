@@ -40,7 +40,7 @@ def test_packed_and_full_folders_make_the_same_tables(folders):
 def test_packed_series_are_means_over_stretches(folders):
     for full, packed in zip(*(load_results([folder]) for folder in folders), strict=True):
         assert packed.environment == full.environment and packed.seeds == full.seeds and packed.label == full.label
-        np.testing.assert_array_equal(packed.grid, [*range(2_000, 50_001, 2_000), 50_200])
+        np.testing.assert_array_equal(packed.points, [*range(2_000, 50_001, 2_000), 50_200])
         for name, values in full.series.items():
             slow = [np.nanmean(part, axis=1) for part in np.split(values, range(10, values.shape[1], 10), axis=1)]
             np.testing.assert_allclose(packed.series[name], np.transpose(slow), rtol=1e-3, atol=1e-3)
@@ -49,7 +49,7 @@ def test_packed_series_are_means_over_stretches(folders):
 def test_the_packed_trend_is_the_iqm_before_the_mean(folders):
     for full, packed in zip(*(load_results([folder]) for folder in folders), strict=True):
         for name in full.series:
-            whole = np.isin(full.grid, packed.grid[9:-1])  # where the window lies inside
+            whole = np.isin(full.points, packed.points[9:-1])  # where the window lies inside
             np.testing.assert_allclose(trend(packed, name)[9:-1], trend(full, name)[whole], rtol=2e-3, atol=2e-3)
     points = load_results([folders[1]])[1]
     assert points.middle and not np.allclose(points.middle["safe"], iqm(points.series["safe"]), atol=1e-3)

@@ -37,7 +37,7 @@ def test_counts_and_series_of_known_episodes(tmp_path):
         "last cost diamond": [5, 9],
     }
     assert {name: values.tolist() for name, values in found.counts.items()} == expected
-    np.testing.assert_array_equal(found.grid, [200, 400, 600, 800, 1000])
+    np.testing.assert_array_equal(found.points, [200, 400, 600, 800, 1000])
     nan = np.nan
     np.testing.assert_allclose(found.series["reward"][0], [nan, 1.5, 2.5, 1.75, 0.5])
     np.testing.assert_allclose(found.series["cost"][1], [nan, 0, 3, 6, 9])
@@ -69,7 +69,7 @@ def test_trend_is_that_of_the_episodes(tmp_path):
 
 def test_smoothing_knows_the_grid():
     grid = np.arange(2_000, 60_001, 2_000)
-    coarse = made_result()._replace(grid=grid)
+    coarse = made_result()._replace(points=grid)
     found = smooth(coarse, grid.astype(float))
     assert found[-1] == pytest.approx(np.mean(grid[-10:])) and found[4] == pytest.approx(np.mean(grid[:5]))
 
@@ -161,7 +161,7 @@ def test_a_run_that_goes_on_is_read_as_far_as_it_is(tmp_path):
     remarks: list[str] = []
     write_known(tmp_path / "run", steps=500_000, done=1000, finish=False)
     (found,) = load_results([tmp_path / "run"], remarks)
-    assert found.steps == 1000 and found.label == "safedqn (1000 steps)" and len(found.grid) == 5
+    assert found.steps == 1000 and found.label == "safedqn (1000 steps)" and len(found.points) == 5
     assert found.counts["goal count"].tolist() == [3, 1]
     assert remarks == [f"{tmp_path / 'run'}: only 1000 of its 500000 steps are done"]
 

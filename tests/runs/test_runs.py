@@ -11,7 +11,7 @@ from safedsr.runs.folder import RunWriter, create_run, load_run, resume_run
 CONFIG = {"algorithm": "safedsr", "note": "zwölf", "train": {}}
 
 
-def rows(*end_steps: int, seed: int = 0, environment: int = 0, costs: int = 1) -> storage.Table:
+def rows(*end_steps: int, seed: int = 0, environment: int = 0, costs: int = 1) -> storage.Columns:
     count = len(end_steps)
     return {
         "seed": np.full(count, seed),
@@ -24,7 +24,7 @@ def rows(*end_steps: int, seed: int = 0, environment: int = 0, costs: int = 1) -
     }
 
 
-def curve(step: int) -> storage.Table:
+def curve(step: int) -> storage.Columns:
     where = {"environment": np.zeros(1, np.int32), "seed": np.zeros(1, np.int64)}
     return {**where, "step": np.array([step]), "lam_0": np.array([0.5], np.float32)}
 

@@ -29,7 +29,7 @@ def names(folder) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def assert_same_table(found: storage.Table, expected: storage.Table) -> None:
+def assert_same_table(found: storage.Columns, expected: storage.Columns) -> None:
     assert found.keys() == expected.keys()
     for name in expected:
         assert found[name].dtype == expected[name].dtype, name

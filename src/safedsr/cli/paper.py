@@ -64,9 +64,9 @@ def _finish_plus(quick: bool, out: Path) -> None:
     from safedsr.cli.terminal import print_table
     from safedsr.paper import plus_adaptation, plus_tables
     from safedsr.paper.adaptation_plan import QUICK, Scale
-    from safedsr.paper.adaptation_tables import Table
+    from safedsr.paper.adaptation_tables import TextTable
 
-    def show(tables: Sequence[Table]) -> None:
+    def show(tables: Sequence[TextTable]) -> None:
         for table in tables:
             print_table(table.columns, table.rows, table.title)
             print(table.note)

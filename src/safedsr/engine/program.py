@@ -97,7 +97,7 @@ class Program:
             fit = int(self.job.lanes * free / need) // len(self.job.tasks)
             cure = f"train about {fit} seeds at a time, or lower buffer_size" if fit else "lower buffer_size"
             raise UserError(
-                f"{len(self.job.seeds)} seeds in {len(self.job.tasks)} environments need about "
+                f"{len(self.job.seeds)} seeds in {len(self.job.tasks)} tasks need about "
                 f"{need / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are free; {cure}"
             )
 

@@ -25,7 +25,7 @@ from safedsr.runs.arrays import from_arrays, to_arrays
 from safedsr.runs.job import Job, job_from_dict
 from safedsr.runs.metrics import within
 from safedsr.runs.policy import save_policies
-from safedsr.runs.storage import Table, concatenate
+from safedsr.runs.storage import Columns, concatenate
 from safedsr.types import PyTree, Record
 from safedsr.validation import first_difference
 
@@ -102,7 +102,7 @@ def require_same(expect: Job, config: dict[str, Any], out: str | Path) -> None:
 def loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, show: Show | None) -> None:
     """From a state at some step to the job's last one, with everything written that a run folder has."""
     job = program.job
-    pending: dict[str, list[Table]] = {name: [] for name in runs.NAMES}
+    pending: dict[str, list[Columns]] = {name: [] for name in runs.NAMES}
     saved = time.monotonic()
     with _interruptible() as interrupted:
         while step < job.train.steps:
@@ -130,7 +130,7 @@ def loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, sho
     writer.finish(job.train.trajectories)
 
 
-def _save(writer: runs.RunWriter, pending: dict[str, list[Table]], state: PyTree, step: int) -> None:
+def _save(writer: runs.RunWriter, pending: dict[str, list[Columns]], state: PyTree, step: int) -> None:
     for name, tables in pending.items():
         if tables:
             writer.append(name, concatenate(tables), step)
@@ -148,7 +148,7 @@ def _require_finite(program: Program, state: PyTree, step: int) -> None:
         )
 
 
-def _episodes(records: Record, step: int, job: Job) -> Table:
+def _episodes(records: Record, step: int, job: Job) -> Columns:
     """The episodes that ended in a chunk which started at `step`."""
     done = np.asarray(records.done)  # [E, S, steps]
     task, seed, when = np.nonzero(done)
@@ -164,7 +164,7 @@ def _episodes(records: Record, step: int, job: Job) -> Table:
     }
 
 
-def _curves(losses: dict[str, np.ndarray], lam: np.ndarray, step: int, job: Job) -> Table:
+def _curves(losses: dict[str, np.ndarray], lam: np.ndarray, step: int, job: Job) -> Columns:
     """One row for each task and seed: λ and the chunk's mean losses."""
     tasks, seeds = lam.shape[:2]
     rows = tasks * seeds
@@ -177,7 +177,7 @@ def _curves(losses: dict[str, np.ndarray], lam: np.ndarray, step: int, job: Job)
     }
 
 
-def _trajectories(records: Record, step: int, program: Program) -> Table:
+def _trajectories(records: Record, step: int, program: Program) -> Columns:
     """Where everybody went, positions [steps, E, S, 2]."""
     position = program.job.environment.position
     assert position
@@ -190,7 +190,7 @@ def _trajectories(records: Record, step: int, program: Program) -> Table:
     }
 
 
-def _progress(episodes: Table, lam: np.ndarray, step: int, count: int, job: Job) -> Progress:
+def _progress(episodes: Columns, lam: np.ndarray, step: int, count: int, job: Job) -> Progress:
     ended = len(episodes["seed"])
     success = episodes["success"]
     budgets = np.array([task.budgets for task in job.tasks])[episodes["environment"]]  # [n, J]

@@ -26,7 +26,7 @@ class Curve(NamedTuple):
     """One series over training, over seeds."""
 
     label: str
-    grid: np.ndarray  # [T] environment steps
+    points: np.ndarray  # [T] environment steps
     line: np.ndarray  # [T] Sec. 5.2: IQM over seeds at each point, then the mean of 20 000 steps
     middle: np.ndarray  # [T] the other way round: IQM over the seeds' own means of 20 000 steps
     low: np.ndarray  # [T] 25th percentile of these
@@ -36,11 +36,11 @@ class Curve(NamedTuple):
 def curve(result: Result, name: str) -> Curve:
     """A series of a result, with the quartiles of its seeds; NaN before the first episode ends."""
     seeds = smooth(result, result.series[name])
-    low, high = np.full((2, len(result.grid)), np.nan)
+    low, high = np.full((2, len(result.points)), np.nan)
     known = np.isfinite(seeds).any(0)
     if known.any():
         low[known], high[known] = np.nanpercentile(seeds[:, known], (25, 75), axis=0)
-    return Curve(result.label, result.grid, trend(result, name), over_seeds(seeds), low, high)
+    return Curve(result.label, result.points, trend(result, name), over_seeds(seeds), low, high)
 
 
 def best_labels(group: Group, count: int = BEST) -> list[str]:
@@ -66,8 +66,8 @@ def rates_figure(group: Group, references: References) -> Figure:
         here = [result for label in labels if (result := find(group.results, label, layout))]
         for result in here:
             found, style = curve(result, "safe"), styles[result.label]
-            _line(above, found.grid, found.line, style.color, style.dash, label=name_of(result.label))
-            _line(below, found.grid, found.middle, style.color, style.dash)
+            _line(above, found.points, found.line, style.color, style.dash, label=name_of(result.label))
+            _line(below, found.points, found.middle, style.color, style.dash)
             _band(below, found, style.color)
         for axes in (above, below):
             _draw_oracle(axes, any_reference(here, references), "safe")
@@ -91,9 +91,9 @@ def training_figure(results: Sequence[Result], name: str, references: References
     for axes, found in zip(panels.flat, curves, strict=False):
         for other in curves:
             if other is not found:
-                _line(axes, other.grid, other.line, MUTED, width=0.4, zorder=BEHIND)
+                _line(axes, other.points, other.line, MUTED, width=0.4, zorder=BEHIND)
         _band(axes, found, color_of(found.label))
-        _line(axes, found.grid, found.line, color_of(found.label))
+        _line(axes, found.points, found.line, color_of(found.label))
         _draw_oracle(axes, any_reference(results, references), name)
         if name == "cost" and len(results[0].budgets) == 1:
             axes.axhline(results[0].budgets[0], color=BUDGET, linewidth=0.8, label="budget", zorder=BEHIND)
@@ -123,8 +123,8 @@ def _line(
 
 
 def _band(axes: Axes, found: Curve, color: str) -> None:
-    every = _every(found.grid)
-    x, low, high = found.grid[every] / 1000, found.low[every], found.high[every]
+    every = _every(found.points)
+    x, low, high = found.points[every] / 1000, found.low[every], found.high[every]
     axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0, zorder=1)
 
 

@@ -82,4 +82,4 @@ def _training(
 
 def _lasting(results: Sequence[Result]) -> list[Result]:
     """Those that were trained long enough for a point of a curve."""
-    return [result for result in results if len(result.grid)]
+    return [result for result in results if len(result.points)]

@@ -28,7 +28,7 @@ RUNG_NAMES = {
 KIND_NAMES = {"finetune": "goes on", "scratch": "(f) from scratch"}
 LETTERS = {"safedqn": "(d)", "ppo-lag": "(e)", "trpo-pid": "(e)"}
 
-Row = dict[str, Any]
+Numbers = dict[str, Any]
 
 
 class Arm(NamedTuple):
@@ -103,7 +103,7 @@ def time_to_safe(episodes: Episodes, enough: float, steps: int, window: int, spa
     return int(points[reached[0]]) if len(reached) else None
 
 
-def arm_rows(arm: Arm, oracle: Mapping[str, Mapping[str, float]], scale: Scale) -> Iterator[Row]:
+def arm_rows(arm: Arm, oracle: Mapping[str, Mapping[str, float]], scale: Scale) -> Iterator[Numbers]:
     """One row a seed: when it is safe for the first time, and how many episodes broke the budget until then."""
     steps, sizes = scale.of(plan.AFTERWARDS), _sizes(scale)
     enough = oracle[plan.NEW_COSTS[arm.change]]["safe_goal_rate"] / 2
@@ -129,7 +129,7 @@ def _last_rate(episodes: Episodes, after: int) -> float:
     return float(metrics.safe(episodes, [BUDGET])[late].mean()) if late.any() else 0.0
 
 
-def arm_curves(arm: Arm, scale: Scale) -> Iterator[Row]:
+def arm_curves(arm: Arm, scale: Scale) -> Iterator[Numbers]:
     """The windowed rate over the steps after the change: mean and quartiles of the seeds."""
     window, spacing = _sizes(scale)
     found = [windowed(one, scale.of(plan.AFTERWARDS), window, spacing * DRAWN) for one in arm.episodes]
@@ -151,7 +151,7 @@ def _sizes(scale: Scale) -> tuple[int, int]:
     return (WINDOW, SPACING) if not scale.quick else (scale.of(plan.AFTERWARDS) // 4, scale.of(plan.AFTERWARDS) // 20)
 
 
-def rung_rows(out: Path) -> list[Row]:
+def rung_rows(out: Path) -> list[Numbers]:
     """What the arms without environment steps left."""
     files = sorted((out / FOLDER).glob("*.json"))
     return [row for file in files for row in storage.read_json(file, ["rows"])["rows"]]

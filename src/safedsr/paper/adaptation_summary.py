@@ -22,7 +22,7 @@ FOLDER, FILE = "summary", "adaptation.json"
 SPACING = 2_000  # environment steps between the points of a curve
 DIGITS = 4
 
-Row = dict[str, Any]
+Numbers = dict[str, Any]
 
 
 def summarize_all(scale: Scale, out: Path) -> Path:
@@ -80,7 +80,7 @@ def make_timeline(before: Run, after: Run, change: int) -> Timeline:
     return Timeline(before.seeds, [join(first, second) for first, second in episodes], lams)
 
 
-def multipliers(curves: storage.Table, lane: int) -> Iterator[tuple[tuple[int, int], float]]:
+def multipliers(curves: storage.Columns, lane: int) -> Iterator[tuple[tuple[int, int], float]]:
     """λ by seed and step in one environment of a run."""
     here = curves["environment"] == lane
     for seed, step, lam in zip(*(curves[name][here].tolist() for name in ("seed", "step", "lam_0")), strict=True):
@@ -104,7 +104,7 @@ def part(episodes: Episodes, start: int, end: int) -> Episodes:
     return Episodes(*(field[inside] for field in episodes))
 
 
-def phase_rows(variant: str, found: Sequence[Timeline], scale: Scale) -> Iterator[Row]:
+def phase_rows(variant: str, found: Sequence[Timeline], scale: Scale) -> Iterator[Numbers]:
     """One row for each change, phase and seed: how its episodes ended, and λ at the end."""
     phases = plan.phases(scale)
     ends = [phase.start for phase in phases[1:]] + [scale.of(plan.END)]
@@ -126,11 +126,11 @@ def phase_rows(variant: str, found: Sequence[Timeline], scale: Scale) -> Iterato
                     }
 
 
-def curve_rows(variant: str, found: Sequence[Timeline], scale: Scale) -> Iterator[Row]:
+def curve_rows(variant: str, found: Sequence[Timeline], scale: Scale) -> Iterator[Numbers]:
     """Fig. 23: the safe goal rate over all phases, averaged as the paper does, and as plain means."""
-    total, window = scale.of(plan.END), max(scale.of(metrics.WINDOW), metrics.GRID_STEP)
+    total, window = scale.of(plan.END), max(scale.of(metrics.WINDOW), metrics.SPACING)
     points = metrics.support(total)
-    every = max(scale.of(SPACING) // metrics.GRID_STEP, 1)
+    every = max(scale.of(SPACING) // metrics.SPACING, 1)
     chosen = np.arange(every - 1, len(points), every)
     for change, timeline in enumerate(found):
         series = np.stack(

@@ -16,10 +16,10 @@ EVALUATIONS = tuple(phase for phase in plan.PHASES if phase.mode == EVALUATE)
 NOT_COMPARABLE = "QUICK: two seeds, a fiftieth of the steps; these numbers are NOT comparable with anything."
 NONE = "–"  # violations of those who take no step in the environment
 
-Row = dict[str, Any]
+Numbers = dict[str, Any]
 
 
-class Table(NamedTuple):
+class TextTable(NamedTuple):
     """A table for people."""
 
     title: str
@@ -33,20 +33,20 @@ class Table(NamedTuple):
         return "\n".join([f"## {self.title}", "", *(f"| {' | '.join(line)} |" for line in lines), "", self.note, ""])
 
 
-def write_tables(path: Path, tables: Sequence[Table], above: str = "") -> None:
+def write_tables(path: Path, tables: Sequence[TextTable], above: str = "") -> None:
     """Tables as a document, with a line above them where there is something to say."""
     text = "\n".join([*([above + "\n"] if above else []), *(table.markdown() for table in tables)])
     write_atomic(path, lambda file: file.write_text(text, encoding="utf-8"))
 
 
-def tables(data: dict[str, Any]) -> list[Table]:
+def tables(data: dict[str, Any]) -> list[TextTable]:
     """Those that the summary has numbers for."""
     changes = range(len(plan.CHANGES))
     found = [phase_table(data, change) for change in changes] + [comparison_table(data, change) for change in changes]
     return [table for table in found if table.rows]
 
 
-def phase_table(data: dict[str, Any], change: int) -> Table:
+def phase_table(data: dict[str, Any], change: int) -> TextTable:
     """Every evaluation phase of every variant, over seeds."""
     lines, seeds = [], 0
     for variant in plan.VARIANTS:
@@ -60,10 +60,10 @@ def phase_table(data: dict[str, Any], change: int) -> Table:
                 lines.append((variant.name, f"{phase.number} {phase.name}", *numbers))
     columns = ("SafeDSR", "phase", "safe goal rate", "mean", "goal rate", "cost", "λ")
     note = f"IQM over {seeds} seeds with a 95 % bootstrap interval; the mean of the safe goal rate beside it. ε = 0.25."
-    return Table(f"Evaluation phases, {plan.CHANGES[change].name}", columns, lines, note)
+    return TextTable(f"Evaluation phases, {plan.CHANGES[change].name}", columns, lines, note)
 
 
-def over_seeds(rows: Sequence[Row], name: str) -> Summary:
+def over_seeds(rows: Sequence[Numbers], name: str) -> Summary:
     """A number of each seed, summarised; seeds without it do not count."""
     values = [row[name] for row in rows if row[name] is not None]
     return summarize(values or [np.nan])
@@ -74,7 +74,7 @@ def interval(found: Summary, digits: int = 3) -> str:
     return f"{found.iqm:.{digits}f} ({found.low:.{digits}f} … {found.high:.{digits}f})"
 
 
-def comparison_table(data: dict[str, Any], change: int) -> Table:
+def comparison_table(data: dict[str, Any], change: int) -> TextTable:
     """Every arm after a change: how soon it is safe, at what price, and how good it is then."""
     rate = data["oracle"][plan.CHANGES[change].after]["safe_goal_rate"]
     lines = [*_rung_lines(data["rungs"], change, rate / 2), *_arm_lines(data["arms"], change)]
@@ -87,10 +87,10 @@ def comparison_table(data: dict[str, Any], change: int) -> Table:
         "explore as their own policy does, without ε. Seconds of (a) to (b′) are for one agent, the others' for all "
         "lanes of a program at once."
     )
-    return Table(f"After {plan.CHANGES[change].name} (oracle {rate:.3f})", columns, lines, note)
+    return TextTable(f"After {plan.CHANGES[change].name} (oracle {rate:.3f})", columns, lines, note)
 
 
-def _rung_lines(rows: Sequence[Row], change: int, enough: float) -> Iterator[tuple[str, ...]]:
+def _rung_lines(rows: Sequence[Numbers], change: int, enough: float) -> Iterator[tuple[str, ...]]:
     for variant in plan.COMPARED:
         for level, name in RUNG_NAMES.items():
             here = [r for r in rows if (r["variant"], r["change"], r["level"]) == (variant.name, change, level)]
@@ -103,7 +103,7 @@ def _rung_lines(rows: Sequence[Row], change: int, enough: float) -> Iterator[tup
                 yield f"safedsr-{variant.name}", name, done, middle(steps), middle(seconds, 1), NONE, rate
 
 
-def _arm_lines(rows: Sequence[Row], change: int) -> Iterator[tuple[str, ...]]:
+def _arm_lines(rows: Sequence[Numbers], change: int) -> Iterator[tuple[str, ...]]:
     here = [row for row in rows if row["change"] == change]
     for arm, owner in sorted({(row["arm"], row["owner"]) for row in here}):
         mine = [row for row in here if (row["arm"], row["owner"]) == (arm, owner)]

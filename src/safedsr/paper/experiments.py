@@ -12,7 +12,7 @@ ON_POLICY = ("pdo", "ppo-lag", "cppo-pid", "ipo", "p3o", "rcpo", "trpo-lag", "tr
 AS_IS: Mapping[str, Any] = MappingProxyType({})
 
 
-class Row(NamedTuple):
+class RunGroup(NamedTuple):
     """Some algorithms, one run folder each; a setting is named as its flag."""
 
     name: str  # added to the algorithm's, for the folder
@@ -46,27 +46,29 @@ ABLATIONS: dict[str, dict[str, Any]] = {
 _PLUS = ("safedsr-plus",)
 
 
-EXPERIMENTS: dict[str, tuple[Row, ...]] = {
+EXPERIMENTS: dict[str, tuple[RunGroup, ...]] = {
     "baselines": (  # Tables 3 to 7, Figs. 4 to 7 and 14 to 22
         # The costs doubled are not the paper's experiment, but may be what its baselines saw.
-        Row("", ON_POLICY, costs=("none", "diamond", "2*diamond"), trajectories=100_000),
-        Row("", ("safedqn",), trajectories=100_000),
-        Row("", ("safedsr",), trajectories=100_000),
-        Row("absorb", ("safedsr",), trajectories=100_000, settings={"terminal": "absorb"}),
+        RunGroup("", ON_POLICY, costs=("none", "diamond", "2*diamond"), trajectories=100_000),
+        RunGroup("", ("safedqn",), trajectories=100_000),
+        RunGroup("", ("safedsr",), trajectories=100_000),
+        RunGroup("absorb", ("safedsr",), trajectories=100_000, settings={"terminal": "absorb"}),
     ),
     "extras": (  # what the text of Sec. 5.3 mentions
-        Row("five-times", ON_POLICY, costs=("diamond",), steps=2_500_000, settings={"decay_steps": 2_500_000}),
-        Row("long", ("safedqn",), ("two-rooms",), ("diamond",), steps=2_500_000),
-        Row("late-penalty", LAGRANGIAN, costs=("diamond",), settings={"penalty_start": 100_000}),
-        Row("no-delay", ("safedsr",), costs=("diamond",), settings={"penalty_start": 0}),
-        Row("absorb-no-delay", ("safedsr",), costs=("diamond",), settings={"terminal": "absorb", "penalty_start": 0}),
+        RunGroup("five-times", ON_POLICY, costs=("diamond",), steps=2_500_000, settings={"decay_steps": 2_500_000}),
+        RunGroup("long", ("safedqn",), ("two-rooms",), ("diamond",), steps=2_500_000),
+        RunGroup("late-penalty", LAGRANGIAN, costs=("diamond",), settings={"penalty_start": 100_000}),
+        RunGroup("no-delay", ("safedsr",), costs=("diamond",), settings={"penalty_start": 0}),
+        RunGroup(
+            "absorb-no-delay", ("safedsr",), costs=("diamond",), settings={"terminal": "absorb", "penalty_start": 0}
+        ),
     ),
     "plus": (  # SafeDSR-plus, which is not the paper's
-        Row("", _PLUS, costs=("none", "diamond", "square", "small-diamond", "inverse-diamond"), first_seed=FRESH),
-        Row("two-costs", _PLUS, costs=("diamond,square",), budget="5,10", first_seed=FRESH),
-        Row("four-rooms", _PLUS, ("rooms-4",), ("diamond", "inverse-diamond"), first_seed=FRESH),
-        Row("tight", _PLUS, costs=("diamond",), budget="2", first_seed=FRESH),
-        *(Row(name, _PLUS, costs=("diamond",), settings=s, first_seed=FRESH) for name, s in ABLATIONS.items()),
+        RunGroup("", _PLUS, costs=("none", "diamond", "square", "small-diamond", "inverse-diamond"), first_seed=FRESH),
+        RunGroup("two-costs", _PLUS, costs=("diamond,square",), budget="5,10", first_seed=FRESH),
+        RunGroup("four-rooms", _PLUS, ("rooms-4",), ("diamond", "inverse-diamond"), first_seed=FRESH),
+        RunGroup("tight", _PLUS, costs=("diamond",), budget="2", first_seed=FRESH),
+        *(RunGroup(name, _PLUS, costs=("diamond",), settings=s, first_seed=FRESH) for name, s in ABLATIONS.items()),
     ),
 }
 
@@ -88,7 +90,7 @@ QUICK_SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def shorten(row: Row) -> Row:
+def shorten(row: RunGroup) -> RunGroup:
     """A row that ends soon: two seeds and a fiftieth of the steps. Its numbers compare with nothing."""
     settings = {name: value // SHORTENING if name in COUNTS_STEPS else value for name, value in row.settings.items()}
     shorter = {name: getattr(row, name) // SHORTENING for name in ("steps", "trajectories")}

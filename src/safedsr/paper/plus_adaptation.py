@@ -20,7 +20,7 @@ from safedsr.errors import UserError
 from safedsr.paper.adaptation_arms import RUNG_NAMES
 from safedsr.paper.adaptation_plan import Scale
 from safedsr.paper.adaptation_rungs import climb, oracles
-from safedsr.paper.adaptation_tables import Table, interval, over_seeds, write_tables
+from safedsr.paper.adaptation_tables import TextTable, interval, over_seeds, write_tables
 from safedsr.runs import storage
 from safedsr.runs.folder import read_config
 
@@ -31,7 +31,7 @@ FOLDER, FILE = "adaptation", "table.md"
 RUNS = ("safedsr-plus", "safedsr-plus-values-alone", "safedsr-plus-uniform-replay")
 
 
-def finish(out: Path, scale: Scale) -> list[Table]:
+def finish(out: Path, scale: Scale) -> list[TextTable]:
     """Adapt the agents of the experiment in `out`, as far as that is not done, and give a table for each run."""
     folder = out / FOLDER
     oracle = {costs: row["safe_goal_rate"] for costs, row in oracles(scale, folder, NEW).items()}
@@ -110,7 +110,7 @@ def held_out_r2(agent: Agent, costs: str, seed: int = 0) -> float:
     return float(1 - np.mean((actual - guess) ** 2) / actual.var())
 
 
-def adaptation_table(out: Path, oracle: Mapping[str, float]) -> Table:
+def adaptation_table(out: Path, oracle: Mapping[str, float]) -> TextTable:
     """Safe share after each rung, over seeds, beside the oracle's."""
     found = [storage.read_json(path, ["costs", "rows", "r2"]) for path in sorted(out.glob("*.json"))]
     lines = []
@@ -124,4 +124,4 @@ def adaptation_table(out: Path, oracle: Mapping[str, float]) -> Table:
             lines.append((costs, str(len(here)), fit, *rates, f"{oracle[costs]:.3f}", seconds))
     columns = ("new costs", "agents", "R² on φ", *RUNG_NAMES.values(), "oracle", "seconds")
     note = f"Share of safe goals in {EPISODES} episodes at ε = 0.25: IQM over agents with a 95 % bootstrap interval."
-    return Table(f"{out.name}, {KNOWN[0]}, trained on {KNOWN[1]}", columns, lines, note)
+    return TextTable(f"{out.name}, {KNOWN[0]}, trained on {KNOWN[1]}", columns, lines, note)

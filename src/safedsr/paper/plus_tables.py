@@ -8,7 +8,7 @@ import numpy as np
 from safedsr.core.config import EpsilonSchedule
 from safedsr.envs.grid.catalog import ROOM_NAMES
 from safedsr.envs.grid.config import OracleConfig
-from safedsr.paper.adaptation_tables import Table, write_tables
+from safedsr.paper.adaptation_tables import TextTable, write_tables
 from safedsr.paper.experiments import ABLATIONS, EXPERIMENTS
 from safedsr.runs.collect import load_results
 from safedsr.runs.labels import thousands
@@ -22,7 +22,7 @@ FILE, UNKNOWN = "tables.md", "–"
 ORACLE = OracleConfig(plan_epsilon=EpsilonSchedule().epsilon_end)
 
 
-def finish(out: Path, oracle: bool) -> list[Table]:
+def finish(out: Path, oracle: bool) -> list[TextTable]:
     """Write the tables of the experiment in `out`, full or packed; the oracle's numbers are computed where wanted."""
     remarks: list[str] = []
     results = load_results([out], remarks)
@@ -45,7 +45,7 @@ def final_rate(result: Result) -> np.ndarray:
     return smooth(result, result.series["safe"])[:, -1]
 
 
-def maps_table(results: Sequence[Result], references: References) -> Table:
+def maps_table(results: Sequence[Result], references: References) -> TextTable:
     """The whole agent on every map."""
     order = [row.folder(WHOLE) for row in EXPERIMENTS["plus"] if row.name not in ABLATIONS]
     lines = []
@@ -69,7 +69,7 @@ def maps_table(results: Sequence[Result], references: References) -> Table:
         "seeds. Rate: the safe goal rate over the last 20 000 steps, mean over seeds, and the least. The "
         f"oracle plans with ε = {ORACLE.plan_epsilon:g} in mind and walks on the same ε schedule."
     )
-    return Table("SafeDSR-plus on every map", columns, lines, note)
+    return TextTable("SafeDSR-plus on every map", columns, lines, note)
 
 
 def _map_line(result: Result, references: References) -> tuple[str, ...]:
@@ -88,7 +88,7 @@ def _map_line(result: Result, references: References) -> tuple[str, ...]:
     )
 
 
-def ablation_table(results: Sequence[Result]) -> Table:
+def ablation_table(results: Sequence[Result]) -> TextTable:
     """Safe goals with the diamond, without one part at a time."""
     named = {WHOLE: "nothing", **_ablations()}
     found: Mapping[tuple[str, str], Result] = {
@@ -100,7 +100,7 @@ def ablation_table(results: Sequence[Result]) -> Table:
         if any(here):
             lines.append((taken, *(_ablated(result) if result else UNKNOWN for result in here)))
     note = "Safe goals with the diamond: IQM over seeds with a 95 % bootstrap interval; the least of all seeds."
-    return Table("Without one part at a time", ("taken away", *ROOM_NAMES), lines, note)
+    return TextTable("Without one part at a time", ("taken away", *ROOM_NAMES), lines, note)
 
 
 def _ablated(result: Result) -> str:

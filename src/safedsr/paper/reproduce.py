@@ -10,7 +10,7 @@ from safedsr.engine.lanes import use_cores
 from safedsr.engine.progress import Progress, Show, ShowJob
 from safedsr.engine.train import NotFinite, Stopped, require_same, resume, train
 from safedsr.errors import UserError, unknown
-from safedsr.paper.experiments import EXPERIMENTS, QUICK_SETTINGS, Row, shorten
+from safedsr.paper.experiments import EXPERIMENTS, QUICK_SETTINGS, RunGroup, shorten
 from safedsr.runs import storage
 from safedsr.runs.config import TrainConfig
 from safedsr.runs.folder import read_config
@@ -64,7 +64,7 @@ def plan(
     ]
 
 
-def plan_run(row: Row, algorithm: str, quick: bool = False) -> PlannedRun:
+def plan_run(row: RunGroup, algorithm: str, quick: bool = False) -> PlannedRun:
     """One algorithm of a row as a job."""
     settings = {**(QUICK_SETTINGS[algorithm] if quick else {}), **row.settings}
     agent = with_settings(find_algorithm(algorithm).settings(row.preset), settings)
@@ -77,7 +77,7 @@ def plan_run(row: Row, algorithm: str, quick: bool = False) -> PlannedRun:
 
 
 def standing(one: PlannedRun, folder: Path) -> Literal["new", "begun", "done"]:
-    """How far a one's folder is; raises if it holds something else."""
+    """How far a planned run's folder is; raises if it holds something else."""
     if not (folder / "manifest.json").exists():
         if folder.exists() and any(entry.name != ".lock" for entry in folder.iterdir()):
             raise UserError(f"{folder} is not empty and no run; remove it, or choose another --out")
@@ -92,7 +92,7 @@ def standing(one: PlannedRun, folder: Path) -> Literal["new", "begun", "done"]:
 
 
 def reproduce(planned: Iterable[PlannedRun], out: Path, show: ShowJob | None = None) -> list[str]:
-    """Bring every one to its end, in run folders under `out`; gives what broke down on the way."""
+    """Bring every planned run to its end, in folders under `out`; gives what broke down on the way."""
     planned = list(planned)
     standings = [standing(one, out / one.name) for one in planned]
     total, before, broken = sum(one.work for one in planned), 0.0, []

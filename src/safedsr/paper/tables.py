@@ -10,7 +10,7 @@ STEPS = 500_000
 SEEDS = 10
 
 
-class Printed(NamedTuple):
+class Reported(NamedTuple):
     """One printed row: statistics over ten seeds."""
 
     mean: float
@@ -20,7 +20,7 @@ class Printed(NamedTuple):
     p75: float
 
 
-class Table(NamedTuple):
+class PaperTable(NamedTuple):
     """Where a printed table is found, and what it shows."""
 
     number: int
@@ -32,9 +32,9 @@ class Table(NamedTuple):
 
 
 TABLES = (
-    Table(3, "goal_count_no_costs", "Goal count, environments without costs", "goal count", False),
-    Table(4, "goal_count_costs", "Goal count, environments with costs", "goal count", True),
-    Table(
+    PaperTable(3, "goal_count_no_costs", "Goal count, environments without costs", "goal count", False),
+    PaperTable(4, "goal_count_costs", "Goal count, environments with costs", "goal count", True),
+    PaperTable(
         5,
         "safe_goal_count_costs",
         "Safe goal count, environments with costs",
@@ -43,8 +43,8 @@ TABLES = (
         "If the printed costs of the eleven on-policy baselines are doubled (see the table of costs), their printed "
         "safe goals were perhaps counted with doubled costs too: against half the budget.",
     ),
-    Table(6, "episodic_reward_costs", "Reward of the last episode, environments with costs", "last reward", True),
-    Table(
+    PaperTable(6, "episodic_reward_costs", "Reward of the last episode, environments with costs", "last reward", True),
+    PaperTable(
         7,
         "episodic_cost_costs",
         "Cost of the last episode, environments with costs",
@@ -62,10 +62,10 @@ def _cells() -> dict[str, Any]:
     return json.loads(Path(__file__).with_name("tables.json").read_text(encoding="utf-8"))
 
 
-def printed(key: str, layout: str, algorithm: str) -> Printed | None:
+def printed(key: str, layout: str, algorithm: str) -> Reported | None:
     """The printed row of an algorithm on a map, if there is one."""
     found = _cells()[key].get(layout, {}).get(algorithm)
-    return Printed(*found) if found else None
+    return Reported(*found) if found else None
 
 
 def printed_algorithms() -> list[str]:

@@ -9,8 +9,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from safedsr.paper.tables import TABLES, Printed, Table
-from safedsr.report.tables import VERDICTS, Report, Row
+from safedsr.paper.tables import TABLES, PaperTable, Reported
+from safedsr.report.tables import VERDICTS, Report, TableRow
 from safedsr.runs.metrics import Summary
 from safedsr.runs.storage import write_atomic
 
@@ -58,7 +58,7 @@ PAGE = """\
 """
 
 
-def cells(row: Row) -> tuple[str, ...]:
+def cells(row: TableRow) -> tuple[str, ...]:
     """A row as people read it, in the order of COLUMNS."""
     found = row.found
     return (
@@ -81,17 +81,17 @@ def doubled_rows(report: Report) -> list[tuple[str, ...]]:
     ]
 
 
-def sections(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+def sections(rows: Sequence[TableRow]) -> list[tuple[str, list[TableRow]]]:
     """The rows of a table by environment."""
     return [(name, list(group)) for name, group in groupby(rows, lambda row: row.environment)]
 
 
-def heading(table: Table) -> str:
+def heading(table: PaperTable) -> str:
     """What stands over a table."""
     return f"Table {table.number}: {table.title}"
 
 
-def as_dict(row: Row) -> dict[str, Any]:
+def as_dict(row: TableRow) -> dict[str, Any]:
     """A row for machines."""
     return {
         "table": row.table.number,
@@ -157,7 +157,7 @@ def comma_separated(report: Report) -> str:
     """Every row with all its digits, for machines."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    paper = [f"printed_{name}" for name in Printed._fields]
+    paper = [f"printed_{name}" for name in Reported._fields]
     writer.writerow(
         ["table", "metric", "environment", "algorithm", "seeds", *Summary._fields, *paper, "ratio", "verdict"]
     )

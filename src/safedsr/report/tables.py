@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from safedsr.envs.grid.catalog import ROOM_NAMES
 from safedsr.paper.doubled import Misfit, misfits
-from safedsr.paper.tables import BUDGET, SEEDS, STEPS, TABLES, Printed, Table, printed
+from safedsr.paper.tables import BUDGET, SEEDS, STEPS, TABLES, PaperTable, Reported, printed
 from safedsr.runs.collect import load_results
 from safedsr.runs.labels import nearest_preset
 from safedsr.runs.metrics import Summary, summarize
@@ -22,15 +22,15 @@ VERDICTS = {
 }
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """One algorithm in one environment: ours over its seeds, and what is printed."""
 
-    table: Table
+    table: PaperTable
     environment: str  # of several costs, with the name of the one that is shown
     label: str
     seeds: int
     found: Summary
-    printed: Printed | None  # where the run is the paper's experiment
+    printed: Reported | None  # where the run is the paper's experiment
 
     @property
     def ratio(self) -> float | None:
@@ -46,12 +46,12 @@ class Row(NamedTuple):
 class Report(NamedTuple):
     """Every table with ours beside it, and what a reader has to know of what is missing or was left out."""
 
-    rows: list[Row]
+    rows: list[TableRow]
     remarks: list[str]
     results: list[Result]
     doubled: dict[str, Misfit] | None  # which reading of the printed costs fits best, where the results tell
 
-    def of(self, table: Table) -> list[Row]:
+    def of(self, table: PaperTable) -> list[TableRow]:
         """The rows of one table."""
         return [row for row in self.rows if row.table == table]
 
@@ -64,7 +64,7 @@ def report(paths: Sequence[str | Path]) -> Report:
     return Report(rows, [*remarks, *_mixtures(results)], results, misfits(results))
 
 
-def verdict(found: Summary, paper: Printed) -> str:
+def verdict(found: Summary, paper: Reported) -> str:
     """How a result compares with the printed one: see VERDICTS."""
     near = abs(found.iqm - paper.iqm) <= max(NEAR * abs(paper.iqm), ROUNDING)
     if near or found.low - ROUNDING <= paper.iqm <= found.high + ROUNDING:
@@ -80,7 +80,7 @@ def is_printed(result: Result) -> bool:
     return same and preset in ("", "paper") and not changes
 
 
-def _rows(table: Table, result: Result) -> Iterator[Row]:
+def _rows(table: PaperTable, result: Result) -> Iterator[TableRow]:
     if table.with_costs == _costless(result):
         return
     paper = printed(table.key, result.layout, result.algorithm) if is_printed(result) else None
@@ -88,7 +88,7 @@ def _rows(table: Table, result: Result) -> Iterator[Row]:
         if metric.startswith(table.metric):
             several = table.metric != metric and len(result.costs) > 1
             name = f"{result.environment}: {metric.removeprefix('last ')}" if several else result.environment
-            yield Row(table, name, result.label, len(result.seeds), summarize(values), paper)
+            yield TableRow(table, name, result.label, len(result.seeds), summarize(values), paper)
 
 
 def _costless(result: Result) -> bool:

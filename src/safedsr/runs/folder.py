@@ -24,7 +24,7 @@ from safedsr.errors import UserError
 from safedsr.runs import storage
 from safedsr.runs.format1 import upgrade_config, upgrade_episodes
 from safedsr.runs.metrics import Episodes
-from safedsr.runs.storage import Table
+from safedsr.runs.storage import Columns
 
 FORMAT, READABLE = 2, (1, 2)
 TABLES = ("episodes", "curves")
@@ -38,8 +38,8 @@ class Run:
     path: Path
     config: dict[str, Any]
     manifest: dict[str, Any]
-    episodes: Table
-    curves: Table
+    episodes: Columns
+    curves: Columns
 
     @property
     def seeds(self) -> list[int]:
@@ -73,7 +73,7 @@ class RunWriter:
         self.path = path
         self.checkpoints = path / "checkpoint"
 
-    def append(self, name: str, table: Table, step: int) -> None:
+    def append(self, name: str, table: Columns, step: int) -> None:
         """Rows that were recorded up to `step`; they count once a checkpoint of that step exists."""
         storage.write_tensors(self.checkpoints / f"{name}-{step:012d}.safetensors", table, {"step": str(step)})
 
@@ -182,7 +182,7 @@ def load_checkpoint(path: str | Path) -> dict[str, np.ndarray]:
     return found[0]
 
 
-def load_trajectories(path: str | Path) -> Table:
+def load_trajectories(path: str | Path) -> Columns:
     """Where the walkers of a run went: step [n], position [n, E, S, 2] in cells, done [n, E, S]."""
     read_manifest(Path(path))
     table, _ = _read_whole(Path(path), "trajectories")
@@ -211,7 +211,13 @@ def load_config(path: Path) -> dict[str, Any]:
 
 def read_config(path: Path) -> dict[str, Any]:
     """The configuration of any folder, full or packed, as today's version writes it."""
-    return upgrade_config(storage.read_json(path / "config.json", ["algorithm", "train"]))
+    return _with_tasks(upgrade_config(storage.read_json(path / "config.json", ["algorithm", "train"])), path)
+
+
+def _with_tasks(config: dict[str, Any], path: Path) -> dict[str, Any]:
+    if missing := [name for name in ("environment", "tasks") if name not in config]:
+        raise UserError(f"{path / 'config.json'} is damaged: it lacks {', '.join(missing)}")
+    return config
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -263,7 +269,7 @@ def _part_step(part: Path) -> int:
     return int(part.stem.rpartition("-")[2])
 
 
-def _read_whole(path: Path, name: str) -> tuple[Table, int]:
+def _read_whole(path: Path, name: str) -> tuple[Columns, int]:
     """A table with the parts that came after it, and the step up to which it goes."""
     parts = _parts(path, name)  # before the table, into which a writer may merge them at any time
     whole = storage.read_table(path / name)

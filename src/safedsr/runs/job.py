@@ -34,7 +34,7 @@ class Job:
         require(len(self.seeds) >= 1, "seeds", len(self.seeds), "train at least one")
         require(len(set(self.seeds)) == len(self.seeds), "seeds", self.seeds, "give each seed once")
         require(all(0 <= seed < 2**32 for seed in self.seeds), "seeds", self.seeds, "give numbers from 0 to 2³² - 1")
-        require(len(self.tasks) >= 1, "tasks", 0, "give at least one layout")
+        require(len(self.tasks) >= 1, "tasks", len(self.tasks), "give at least one")
         for task in self.tasks:
             count = len(task.cost_names)
             fits = len(task.budgets) == count

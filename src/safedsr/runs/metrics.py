@@ -7,7 +7,7 @@ import numpy as np
 
 from safedsr.errors import UserError
 
-GRID_STEP = 200  # environment steps between the points of a time series
+SPACING = 200  # environment steps between the points of a time series
 WINDOW = 20_000  # environment steps of the trailing mean
 
 
@@ -94,7 +94,7 @@ def _iqm_interval(x: np.ndarray, seed: int) -> tuple[float, float]:
 
 def support(total: int) -> np.ndarray:
     """The environment steps at which time series have their points."""
-    return np.arange(GRID_STEP, total + 1, GRID_STEP)
+    return np.arange(SPACING, total + 1, SPACING)
 
 
 def interpolate(end_step: np.ndarray, values: np.ndarray, total: int) -> np.ndarray:
@@ -104,7 +104,7 @@ def interpolate(end_step: np.ndarray, values: np.ndarray, total: int) -> np.ndar
     return np.interp(support(total), end_step, values, left=np.nan)
 
 
-def window_mean(series: np.ndarray, window: int = WINDOW, spacing: int = GRID_STEP) -> np.ndarray:
+def window_mean(series: np.ndarray, window: int = WINDOW, spacing: int = SPACING) -> np.ndarray:
     """Mean over the `window` environment steps up to each point, along the last axis; missing points do not count."""
     size = max(window // spacing, 1)
     known = np.isfinite(series)

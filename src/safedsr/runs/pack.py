@@ -18,12 +18,12 @@ from safedsr.runs import metrics, storage
 from safedsr.runs.folder import read_config, read_manifest
 from safedsr.runs.labels import label_of
 from safedsr.runs.results import COUNTS, Result, read_run
-from safedsr.runs.storage import Table
+from safedsr.runs.storage import Columns
 from safedsr.runs.tracks import PARTS, pack_track, restore_track
 
 PACKED = "packed-1"  # the format that the manifest of a packed folder gives
 STRETCH = 2_000  # environment steps of a point
-POINTS = STRETCH // metrics.GRID_STEP
+POINTS = STRETCH // metrics.SPACING
 SERIES = ("reward", "cost", "safe", "goal")
 MIDDLE = -1  # the seed that stands for the IQM over all of them
 
@@ -78,13 +78,13 @@ def read_packed(folder: Path) -> dict[int, Result]:
     }
 
 
-def _rows(table: Table, environment: int) -> Table:
+def _rows(table: Columns, environment: int) -> Columns:
     here = table["environment"] == environment if table else np.zeros(0, bool)
     return {name: column[here] for name, column in table.items()}
 
 
 def _result(
-    folder: Path, config: dict[str, Any], i: int, steps: int, summary: Table, series: Table, track: Table
+    folder: Path, config: dict[str, Any], i: int, steps: int, summary: Columns, series: Columns, track: Columns
 ) -> Result:
     about = config["tasks"][i]
     budgets, costs, seeds = tuple(about["budgets"]), tuple(about["costs"]), tuple(summary["seed"].tolist())
@@ -102,7 +102,7 @@ def _result(
         seeds=seeds,
         steps=steps,
         counts=counts,
-        grid=grid,
+        points=grid,
         series={name: values[1:] for name, values in points.items()},
         positions=restore_track(track) if len(track.get("x", ())) else None,
         config=config,
@@ -111,14 +111,14 @@ def _result(
     )
 
 
-def _summary(i: int, result: Result) -> Table:
+def _summary(i: int, result: Result) -> Columns:
     costs = {f"last cost {j}": result.counts[f"last cost {name}"] for j, name in enumerate(result.costs)}
     counts = {name: result.counts[name] for name in COUNTS if name in result.counts}
     return {"environment": np.full(len(result.seeds), i, np.int32), "seed": np.array(result.seeds), **counts, **costs}
 
 
-def _series(i: int, result: Result) -> Table:
-    ends = np.append(result.grid[POINTS - 1 :: POINTS], result.grid[len(result.grid) // POINTS * POINTS :][-1:])
+def _series(i: int, result: Result) -> Columns:
+    ends = np.append(result.points[POINTS - 1 :: POINTS], result.points[len(result.points) // POINTS * POINTS :][-1:])
     seeds = np.array([MIDDLE, *result.seeds])
     middle = result.middle or {name: metrics.over_seeds(result.series[name]) for name in SERIES}
     values = {name: stretches(np.vstack([middle[name], result.series[name]])) for name in SERIES}
@@ -139,7 +139,7 @@ def stretches(series: np.ndarray) -> np.ndarray:
     return np.divide(np.where(known, whole, 0).sum(-1), count, out=np.full(count.shape, np.nan), where=count > 0)
 
 
-def _positions(tracks: dict[int, np.ndarray]) -> Table:
+def _positions(tracks: dict[int, np.ndarray]) -> Columns:
     widest = max(np.nanmax(track, initial=0) for track in tracks.values()) * PARTS
     kind = np.uint8 if np.rint(widest) <= np.iinfo(np.uint8).max else np.uint16
     tables = []

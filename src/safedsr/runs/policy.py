@@ -169,7 +169,7 @@ def load_policy(
     """A policy from a run folder; without `seed`, the one with most safe goals in that task."""
     folder, job, policies, best = _read(path, environment)
     if not 0 <= task < len(job.tasks):
-        raise UserError(f"environment is {task}; the run has {len(job.tasks)}, counted from 0")
+        raise UserError(f"task is {task}; the run has {len(job.tasks)}, counted from 0")
     chosen = best[task] if seed is None else seed
     if chosen not in job.seeds:
         raise UserError(f"seed is {chosen}; the run has {', '.join(map(str, job.seeds))}")

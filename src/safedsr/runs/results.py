@@ -33,7 +33,7 @@ class Result(NamedTuple):
     seeds: tuple[int, ...]
     steps: int  # that were taken, also if the run is to go on
     counts: dict[str, np.ndarray]  # [S] each: COUNTS, last cost NAME
-    grid: np.ndarray  # [T] environment steps: every 200, of a packed folder every 2000
+    points: np.ndarray  # [T] environment steps: every 200, of a packed folder every 2000
     series: dict[str, np.ndarray]  # [S, T] each: reward, cost (all of them together), safe, goal; NaN before the first
     positions: np.ndarray | None  # [n, 2] in cells, the last steps of the best seed; a row of NaN after each episode
     config: Mapping[str, Any]  # the run's
@@ -53,7 +53,7 @@ def trend(result: Result, name: str) -> np.ndarray:
 
 def smooth(result: Result, values: np.ndarray, window: int = metrics.WINDOW) -> np.ndarray:
     """Mean over the `window` environment steps up to each point of the result's grid, along the last axis."""
-    spacing = int(result.grid[0]) if len(result.grid) else metrics.GRID_STEP
+    spacing = int(result.points[0]) if len(result.points) else metrics.SPACING
     return metrics.window_mean(values, window, spacing)
 
 
@@ -105,7 +105,7 @@ def _result(run: Run, about: Mapping[str, Any], kept: Mapping[int, Episodes], st
         seeds=tuple(kept),
         steps=steps,
         counts=_counts(episodes, budgets, costs),
-        grid=metrics.support(steps),
+        points=metrics.support(steps),
         series={name: found.astype(np.float32) for name, found in series.items()},
         positions=None,
         config=run.config,
@@ -124,7 +124,7 @@ def _counts(episodes: list[Episodes], budgets: Sequence[float], costs: Sequence[
     }
 
 
-def _tracks(folder: Path, config: Mapping[str, Any], remarks: list[str]) -> storage.Table:
+def _tracks(folder: Path, config: Mapping[str, Any], remarks: list[str]) -> storage.Columns:
     if not config["train"].get("trajectories"):
         return {}
     try:

@@ -18,7 +18,7 @@ class MissingFile(UserError):
     """A file that should be there is not."""
 
 
-Table = dict[str, np.ndarray]  # columns of one length; a leading axis of rows each
+Columns = dict[str, np.ndarray]  # columns of one length; a leading axis of rows each
 
 
 def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
@@ -92,7 +92,7 @@ def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     return tensors, about
 
 
-def write_table(stem: Path, table: Table, metadata: Mapping[str, str]) -> Path:
+def write_table(stem: Path, table: Columns, metadata: Mapping[str, str]) -> Path:
     """A table as `<stem>.parquet`, or as `<stem>.safetensors` where pyarrow is missing."""
     try:
         import pyarrow
@@ -116,7 +116,7 @@ def write_table(stem: Path, table: Table, metadata: Mapping[str, str]) -> Path:
     return path
 
 
-def read_table(stem: Path) -> tuple[Table, dict[str, str]] | None:
+def read_table(stem: Path) -> tuple[Columns, dict[str, str]] | None:
     """A table written by `write_table` in either format, or None where there is none."""
     if (path := stem.with_suffix(".safetensors")).exists():
         return read_tensors(path)
@@ -137,7 +137,7 @@ def read_table(stem: Path) -> tuple[Table, dict[str, str]] | None:
     return {name: content[name].to_numpy() for name in content.column_names}, metadata
 
 
-def concatenate(tables: list[Table]) -> Table:
+def concatenate(tables: list[Columns]) -> Columns:
     """The rows of several tables, one after the other."""
     if not tables:
         return {}

@@ -10,18 +10,18 @@ LEVELS = ("cost", "penalty", "memory", "full")
 
 @dataclass(frozen=True)
 class CertificateConfig:
-    """What a certificate is made of."""
+    """How a certificate is computed."""
 
     episodes: int = 10_000
-    """Most simulated episodes; fewer once it is certain that it fails."""
+    """Maximum number of simulated episodes; the test stops early if it can no longer pass."""
     confidence: float = 0.95
-    """Confidence of each bound, one-sided."""
+    """Confidence level of each one-sided bound."""
     require: float = 0.9
-    """It passes if at least this share of all episodes reaches the goal within the budget."""
+    """The certificate is given if at least this share of episodes reaches the goal within the budget."""
     epsilon: float = 0.0
-    """Share of random actions."""
+    """ε of the policy: share of random actions."""
     episode_seed: int = 1
-    """Seed of the episodes; another one than the search for λ uses."""
+    """Seed of the episodes; it differs from the seed of the search for λ."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -34,16 +34,16 @@ class CertificateConfig:
 
 @dataclass(frozen=True)
 class ClimbConfig:
-    """How much each rung may spend."""
+    """Limits of each adaptation level."""
 
     penalty: Literal["search", "learn"] = "search"
-    """λ from a search over simulated episodes, or learnt on-policy with the agent's own rule, as in the paper."""
+    """How λ is found: by a search over simulated episodes, or by the agent's own update rule, as in the paper."""
     penalty_steps: int = 100_000
-    """Environment steps of learning λ on-policy."""
+    """Environment steps in which the agent's own rule updates λ."""
     updates: int = 5_000
-    """Most updates of M from memory."""
+    """Maximum number of updates of M from the replay memory."""
     steps: int = 100_000
-    """Most environment steps of the full rung."""
+    """Maximum number of environment steps at the level 'full'."""
 
     def __post_init__(self) -> None:
         check_fields(self)

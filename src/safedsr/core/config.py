@@ -38,23 +38,24 @@ class MultiplierConfig:
     """How λ is tuned (Tables 1 and 2, Lagrangian parameter tuning)."""
 
     rule: Literal["proportional", "sign", "pid", "chance"] = "proportional"
-    """Eq. (16), the fixed step of Sec. H, a PID controller, or one that steers how many episodes break the budget."""
+    """How λ is updated after an episode: proportional (Eq. 16), sign (a fixed step, Sec. H), pid (a PID controller), or
+    chance (keeps the share of episodes that exceed the budget at `chance`)."""
     aim: tuple[float, ...] | None = None
-    """Cost to steer to, one for all or one a cost; the budget if not given."""
+    """Target cost of an episode, one number or one for each cost; the budget if not given."""
     penalty_start: int = 100_000
-    """t_penalty: environment step from which λ is tuned."""
+    """t_penalty: environment step from which λ is updated."""
     lam_start: float = 0.0
-    """λ₀."""
+    """λ₀: initial value of λ."""
     after_goal: bool = False
-    """Whether λ is 0 until the goal has been reached for the first time."""
+    """Keep λ at 0 until an episode has reached the goal for the first time."""
     lam_lr: float = 0.001
-    """α_λ of the proportional rule."""
+    """α_λ: step size of the proportional rule."""
     lam_step: float = 0.01
-    """Step of the sign rule and of the chance rule."""
+    """Step size of the sign rule and of the chance rule."""
     lam_most: float | None = None
-    """Greatest λ of the chance rule."""
+    """Upper limit of λ under the chance rule."""
     chance: float = 0.05
-    """Share of episodes that the chance rule lets break the budget."""
+    """Target share of episodes that exceed the budget, under the chance rule."""
     pid_kp: float = 0.01
     """Proportional gain."""
     pid_ki: float = 0.001
@@ -62,7 +63,7 @@ class MultiplierConfig:
     pid_kd: float = 0.01
     """Derivative gain."""
     pid_smooth: float = 0.9
-    """Share of the old value in the smoothed costs."""
+    """Smoothing factor: weight of the old value in the smoothed costs."""
 
     def __post_init__(self) -> None:
         check_fields(self)

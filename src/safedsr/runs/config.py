@@ -8,18 +8,18 @@ from safedsr.validation import check_fields, require
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How long a training runs, how often it saves and how it computes."""
+    """Length of a training run, checkpoints and numerical precision."""
 
     steps: int = 500_000
     """Environment steps of each seed."""
     chunk: int | None = None
-    """Environment steps of one compiled call, about 5000 if not given; between calls a run can be saved or stopped."""
+    """Environment steps of one compiled call, about 5000 if not given; the run is saved or stopped between calls."""
     checkpoint_seconds: float = 60.0
-    """Save the whole state at most this often (and always at the end)."""
+    """Seconds between two checkpoints; one is always written at the end."""
     trajectories: int = 0
-    """Keep the positions of this many last steps."""
+    """Number of last steps whose positions are saved."""
     matmul: Matmul = "float32"
-    """Precision of matrix products where there is a choice; tensorfloat32x3 is float32 made of three quick products."""
+    """Precision of matrix products on accelerators; tensorfloat32x3 is float32 made of three fast products."""
 
     def __post_init__(self) -> None:
         check_fields(self)

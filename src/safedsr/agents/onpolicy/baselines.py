@@ -10,7 +10,7 @@ from jax import Array
 from safedsr.agents.onpolicy import learner, rollout
 from safedsr.agents.onpolicy.config import OnPolicyConfig
 from safedsr.agents.onpolicy.controllers import Controller, barrier, hinge, ignore, lagrangian, pid, switch
-from safedsr.agents.onpolicy.learner import Learner
+from safedsr.agents.onpolicy.learner import ActorCritic
 from safedsr.agents.onpolicy.problem import Pressure
 from safedsr.agents.onpolicy.rollout import Walk, init_walk, make_batch, mean_cost
 from safedsr.agents.onpolicy.steps import PolicyStep, constrained, natural, projected, trust_region
@@ -54,7 +54,7 @@ class State(NamedTuple):
 
     key: Array
     learn_key: Array  # drawn with the walk's, used when the epoch is over
-    learner: Learner
+    learner: ActorCritic
     walk: Walk
     controller: PyTree
 

@@ -8,64 +8,64 @@ from safedsr.validation import check_fields, require
 
 @dataclass(frozen=True)
 class OnPolicyConfig:
-    """What the baselines share; a row of the table changes what differs."""
+    """Settings that all on-policy baselines share; `DEFAULTS` has the values of each."""
 
     steps_per_epoch: int = 20_000
-    """Environment steps between updates."""
+    """Environment steps of one epoch; the policy is updated after each epoch."""
     gamma: float = 0.99
-    """Discount factor, of costs too."""
+    """Discount factor of rewards and costs."""
     gae_lambda: float = 0.95
-    """λ of the advantage estimates."""
+    """λ of generalised advantage estimation."""
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the hidden layers of actor and critics."""
     start: Literal["torch", "jax"] = "torch"
-    """Who draws the first networks: PyTorch's generator for this seed, as in OmniSafe, or JAX's."""
+    """Random generator of the initial weights: PyTorch's for the same seed, as in OmniSafe, or JAX's."""
     action_order: str = "udlr"
-    """What the outputs of PyTorch's first actor stand for: up, down, left, right in some order."""
+    """Order in which the initial actor's outputs stand for the actions up, down, left and right."""
     actor_lr: float = 3e-4
-    """Adam's step size for the actor, where it climbs by gradient."""
+    """Learning rate of the actor (Adam), for algorithms that update it by gradient steps."""
     critic_lr: float = 3e-4
-    """Adam's step size for the critics."""
+    """Learning rate of the critics (Adam)."""
     decay_steps: int = 500_000
-    """Environment steps over which `actor_lr` falls to 0, at least those of the run; 0 keeps it."""
+    """Environment steps over which `actor_lr` decays linearly to 0; 0 keeps it constant. A longer run is refused."""
     batch_size: int = 64
-    """Samples of a minibatch."""
+    """Minibatch size."""
     update_iters: int = 40
-    """Passes over the epoch's samples."""
+    """Maximum number of passes over the samples of an epoch."""
     clip: float = 0.2
-    """Clipping of the probability ratio."""
+    """PPO: clipping range of the probability ratio."""
     target_kl: float = 0.02
-    """KL divergence at which passes stop, or that a step may take."""
+    """KL divergence at which passes stop early, or the trust region of a step."""
     kl_reduce: Literal["sum", "mean"] = "sum"
-    """How the divergence is taken over samples when passes stop; OmniSafe's discrete branch sums."""
+    """How the KL divergence of the samples is reduced for early stopping; OmniSafe sums it for discrete actions."""
     critic_l2: float = 0.001
-    """Weight of the sum of squares of all critic parameters."""
+    """Weight of the L2 penalty on all critic parameters."""
     max_grad_norm: float = 40.0
-    """Longest gradient."""
+    """Maximum norm of a gradient."""
     normalize_obs: bool = True
-    """Observations in units of their running deviation."""
+    """Normalise observations by their running mean and standard deviation."""
     normalize_reward: bool = False
-    """Rewards likewise, for the learner only."""
+    """Normalise rewards likewise; recorded returns stay as they are."""
     normalize_cost: bool = False
-    """Costs likewise, for the learner only."""
+    """Normalise costs likewise; recorded costs stay as they are."""
     cost_scale: float = 1.0
-    """Factor on the costs that the learner and its controller see; 2 seems to be what the paper's tables show."""
+    """Factor on the costs that the learner and the λ update see."""
     window: int = 50
-    """Finished episodes whose mean cost is J_C."""
+    """Number of last episodes whose mean cost is J_C."""
     cg_iters: int = 15
-    """Iterations of the conjugate gradients."""
+    """Iterations of the conjugate gradient method."""
     damping: float = 0.1
-    """Added to the Fisher matrix."""
+    """Damping: multiple of the identity that is added to the Fisher matrix."""
     search_tries: int = 15
-    """Most tries of the line search."""
+    """Maximum number of steps of the line search."""
     search_factor: float = 0.8
-    """Shrinkage between them."""
+    """Factor by which the line search shortens a step."""
     penalty_start: int = 0
-    """Environment step from which the multiplier is tuned."""
+    """Environment step from which λ is updated."""
     lam_start: float = 0.001
-    """First multiplier."""
+    """Initial value of λ."""
     lam_lr: float = 0.035
-    """Adam's step size for the multiplier."""
+    """Learning rate of λ (Adam)."""
     pid_kp: float = 0.1
     """Proportional gain."""
     pid_ki: float = 0.01
@@ -73,25 +73,25 @@ class OnPolicyConfig:
     pid_kd: float = 0.01
     """Derivative gain."""
     pid_smooth: float = 0.95
-    """Share of the old value in the smoothed error and cost."""
+    """Smoothing factor: weight of the old value in the smoothed error and cost."""
     pid_delay: int = 10
-    """Updates between the two costs of the derivative."""
+    """PID: number of updates between the two costs of the derivative term."""
     barrier: float = 0.01
     """IPO: κ of the barrier."""
     barrier_max: float = 1.0
-    """IPO: largest weight, and the weight when the budget is broken."""
+    """IPO: largest weight of the cost, also used when the budget is exceeded."""
     hinge: float = 20.0
     """P3O: κ of the penalty."""
     hinge_clip: bool = False
-    """P3O: clip the ratio in the cost term too, as its paper does."""
+    """P3O: clip the probability ratio in the cost term too, as in its paper."""
     distance: float = 2.0
-    """OnCRPO: excess over the budget from which it descends the cost."""
+    """OnCRPO: tolerance by which J_C may exceed the budget before the cost is minimised."""
     pcpo_first_term: Literal["Hx", "x"] = "Hx"
-    """PCPO: OmniSafe's first term is F·x; the projection's is x."""
+    """PCPO: first term of the step, F·x as in OmniSafe or x as in the projection."""
     cpo_guard: bool = False
-    """CPO: pass over the interval of its λ that is empty, instead of a λ below 0."""
+    """CPO: ignore an empty interval of the dual variable, instead of using a negative value."""
     cpo_sign: Literal["descend", "climb"] = "descend"
-    """CPO: which way its formulas take the gradient to point; it climbs, and OmniSafe's are for one that descends."""
+    """CPO: sign of the reward gradient in its formulas: descend as in OmniSafe, or climb, which is consistent."""
 
     @property
     def period(self) -> int:

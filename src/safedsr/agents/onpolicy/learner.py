@@ -30,7 +30,7 @@ class Nets(NamedTuple):
     cost_critics: Any
 
 
-class Learner(NamedTuple):
+class ActorCritic(NamedTuple):
     """The networks and their optimisers."""
 
     nets: Nets
@@ -52,7 +52,7 @@ def clip_length(longest: float) -> optax.GradientTransformation:
     return optax.stateless(shorten)
 
 
-def init(key: Array, seed: Array, spec: Spec, config: OnPolicyConfig) -> Learner:
+def init(key: Array, seed: Array, spec: Spec, config: OnPolicyConfig) -> ActorCritic:
     """Networks with tanh, started as PyTorch's layers; `seed` is the number that PyTorch's generator starts from."""
     outputs = (spec.actions, 1, *[1] * spec.costs)
     keys = jax.random.split(key, len(outputs))
@@ -66,7 +66,7 @@ def init(key: Array, seed: Array, spec: Spec, config: OnPolicyConfig) -> Learner
     nets = Nets(actor, reward_critic, jax.tree.map(lambda *leaves: jnp.stack(leaves), *cost_critics))
     adam = _adam(config)
     states = Nets(adam.init(nets.actor), adam.init(nets.reward_critic), jax.vmap(adam.init)(nets.cost_critics))
-    return Learner(nets, states)
+    return ActorCritic(nets, states)
 
 
 def action_order(spec: Spec, config: OnPolicyConfig) -> list[int]:
@@ -93,7 +93,7 @@ def _descend(slope: PyTree, net: PyTree, state: PyTree, rate: Any, config: OnPol
     return jax.tree.map(lambda p, d: p - rate * d, net, change), state
 
 
-def learn_critics(learner: Learner, part: Batch, weight: Array, config: OnPolicyConfig) -> Learner:
+def learn_critics(learner: ActorCritic, part: Batch, weight: Array, config: OnPolicyConfig) -> ActorCritic:
     """One update of every critic on a minibatch."""
 
     def update(critic: Mlp, state: PyTree, target: Array) -> tuple[PyTree, PyTree]:
@@ -103,7 +103,7 @@ def learn_critics(learner: Learner, part: Batch, weight: Array, config: OnPolicy
     nets, states = learner
     reward = update(nets.reward_critic, states.reward_critic, part.reward_target)
     cost = jax.vmap(update)(nets.cost_critics, states.cost_critics, part.cost_target.T)
-    return Learner(
+    return ActorCritic(
         nets._replace(reward_critic=reward[0], cost_critics=cost[0]),
         states._replace(reward_critic=reward[1], cost_critics=cost[1]),
     )
@@ -125,28 +125,28 @@ def take(batch: Batch, rows: Array) -> Batch:
 
 def learn_together(
     key: Array,
-    learner: Learner,
+    learner: ActorCritic,
     batch: Batch,
     pressure: Pressure,
     surrogate: Surrogate,
     rate: Array,
     config: OnPolicyConfig,
-) -> Learner:
+) -> ActorCritic:
     """Passes over the samples, actor and critics on the same minibatches, until the policy has moved far enough."""
     old = log_probs(learner.nets.actor, batch.obs)
 
     def loss(actor: Mlp, part: Batch, weight: Array) -> Array:
         return surrogate(ratios(actor, part), part, pressure, weight, config)
 
-    def update(learner: Learner, xs: tuple[Array, Array]) -> tuple[Learner, None]:
+    def update(learner: ActorCritic, xs: tuple[Array, Array]) -> tuple[ActorCritic, None]:
         rows, weight = xs
         part = take(batch, rows)
         learner = learn_critics(learner, part, weight, config)
         slope = jax.grad(loss)(learner.nets.actor, part, weight)
         actor, state = _descend(slope, learner.nets.actor, learner.optimizers.actor, rate, config)
-        return Learner(learner.nets._replace(actor=actor), learner.optimizers._replace(actor=state)), None
+        return ActorCritic(learner.nets._replace(actor=actor), learner.optimizers._replace(actor=state)), None
 
-    def one_pass(carry: tuple[Array, Array, Learner]) -> tuple[Array, Array, Learner]:
+    def one_pass(carry: tuple[Array, Array, ActorCritic]) -> tuple[Array, Array, ActorCritic]:
         number, _, learner = carry
         xs = minibatches(jax.random.fold_in(key, number), len(batch.action), config.batch_size)
         learner, _ = jax.lax.scan(update, learner, xs)
@@ -159,8 +159,8 @@ def learn_together(
 
 
 def learn_apart(
-    key: Array, learner: Learner, batch: Batch, pressure: Pressure, step: PolicyStep, config: OnPolicyConfig
-) -> Learner:
+    key: Array, learner: ActorCritic, batch: Batch, pressure: Pressure, step: PolicyStep, config: OnPolicyConfig
+) -> ActorCritic:
     """One step of the actor over all samples, then passes for the critics alone."""
     theta, rebuild = ravel_pytree(learner.nets.actor)
     old = jax.lax.stop_gradient(log_probs(learner.nets.actor, batch.obs))
@@ -174,11 +174,11 @@ def learn_apart(
     )
     learner = learner._replace(nets=learner.nets._replace(actor=rebuild(step(theta, problem, config))))
 
-    def update(learner: Learner, xs: tuple[Array, Array]) -> tuple[Learner, None]:
+    def update(learner: ActorCritic, xs: tuple[Array, Array]) -> tuple[ActorCritic, None]:
         rows, weight = xs
         return learn_critics(learner, take(batch, rows), weight, config), None
 
-    def one_pass(learner: Learner, key: Array) -> tuple[Learner, None]:
+    def one_pass(learner: ActorCritic, key: Array) -> tuple[ActorCritic, None]:
         return jax.lax.scan(update, learner, minibatches(key, len(batch.action), config.batch_size))
 
     return jax.lax.scan(one_pass, learner, jax.random.split(key, config.update_iters))[0]

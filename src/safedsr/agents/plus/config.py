@@ -9,7 +9,7 @@ from safedsr.validation import check_fields, require
 
 @dataclass(frozen=True)
 class SafeDsrPlusConfig(ValueBasedSettings):
-    """SafeDSR-plus: successor features over the cells of the map."""
+    """SafeDSR-plus: successor features over groups of states; on the grid, over the cells of the map."""
 
     epsilon: EpsilonSchedule = EpsilonSchedule()
     multiplier: MultiplierConfig = MultiplierConfig(
@@ -18,41 +18,41 @@ class SafeDsrPlusConfig(ValueBasedSettings):
     gamma: float = 0.99
     """Discount factor."""
     batch_size: int = 256
-    """Transitions of an update."""
+    """Minibatch size."""
     even_share: float = 0.5
-    """Share of a batch that is drawn evenly over the cells in which steps ended."""
+    """Share of a minibatch that is sampled uniformly over the groups of next states."""
     buffer_size: int = 50_000
-    """Latest transitions that are remembered."""
+    """Capacity of the replay memory for the latest transitions."""
     kept: int = 200
-    """Transitions of each cell that are remembered for ever."""
+    """Transitions that are kept for each group of next states, a random sample of all that occurred."""
     learning_rate: float = 5e-4
-    """Adam's step size."""
+    """Learning rate (Adam)."""
     train_start: int = 500
     """Environment steps before the first update."""
     train_every: int = 10
-    """Environment steps between trainings."""
+    """Environment steps between two rounds of updates."""
     update_steps: int = 1
-    """Updates a training."""
+    """Updates in each round."""
     sync_every: int = 500
-    """Environment steps between copies into the target network."""
+    """Environment steps between two updates of the target network."""
     plan_epsilon: float = 0.25
-    """Share of random actions that targets reckon with."""
+    """ε assumed when targets are computed."""
     beta_m: float = 1e-4
-    """Weight of M's squared error, summed over cells."""
+    """Loss weight of the squared error of M, summed over groups."""
     beta_r: float = 1.0
-    """Weight of the squared error of the reward to come."""
+    """Loss weight of the squared error of Q."""
     beta_c: float = 0.0025
-    """Weight of the squared error of the cost to come; about λ²."""
+    """Loss weight of the squared error of K; about λ²."""
     points: int = 256
-    """Points that states are grouped by, where the environment has no groups of its own (the grid has its cells)."""
+    """Number of points by which states are grouped, if the environment has no groups of its own, such as cells."""
     octaves: int = 6
-    """Wavelengths of the position that M and φ see as waves: 2, 4, 8 … cells; 0 for the position alone."""
+    """Number of wavelengths (2, 4, 8 … group widths) of the sine and cosine inputs for each observation."""
     trunk: int = 128
-    """Width of the layer that all actions share."""
+    """Width of the hidden layer that all actions share."""
     head: int = 64
-    """Width of each action's layer."""
+    """Width of the hidden layer of each action."""
     phi_batch: int = 64
-    """Transitions of a batch that φ, the forecast of the next cell, learns from."""
+    """Transitions of a minibatch that φ, the predictor of the next group, is trained on."""
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -16,19 +16,19 @@ class SafeDqnConfig(ValueBasedSettings):
     gamma: float = 0.99
     """Discount factor."""
     batch_size: int = 128
-    """Transitions of an update."""
+    """Minibatch size."""
     buffer_size: int = 10_000
-    """Transitions that are remembered."""
+    """Capacity of the replay memory."""
     learning_rate: float = 2.5e-4
-    """Adam's step size."""
+    """Learning rate (Adam)."""
     train_start: int = 10_000
     """Environment steps before the first update."""
     train_every: int = 10
-    """Environment steps between trainings."""
+    """Environment steps between two rounds of updates."""
     update_steps: int = 1
-    """Updates a training."""
+    """Updates in each round."""
     sync_every: int = 500
-    """k_sync: environment steps between copies into the target network."""
+    """k_sync: environment steps between two updates of the target network."""
     hidden: tuple[int, ...] = (120, 84)
     """Widths of the hidden layers of Q."""
 

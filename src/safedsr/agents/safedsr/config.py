@@ -15,27 +15,27 @@ class SafeDsrConfig(ValueBasedSettings):
     epsilon: EpsilonSchedule = EpsilonSchedule()
     multiplier: MultiplierConfig = MultiplierConfig()
     terminal: Literal["cut", "restart", "absorb"] = "cut"
-    """What follows the goal: nothing (Alg. 2), the next episode's start, or the goal itself for ever."""
+    """Successor of the goal in M's target: none (cut, Alg. 2), the next episode's start (restart) or the goal (absorb)."""
     gamma: float = 0.99
     """Discount factor."""
     batch_size: int = 256
-    """Transitions of an update."""
+    """Minibatch size."""
     buffer_size: int = 25_000
-    """Transitions that are remembered."""
+    """Capacity of the replay memory."""
     learning_rate: float = 1e-3
-    """Adam's step size."""
+    """Learning rate (Adam)."""
     train_start: int = 15_000
     """Environment steps before the first update."""
     train_every: int = 10
-    """Environment steps between trainings."""
+    """Environment steps between two rounds of updates."""
     update_steps: int = 10
-    """Updates a training."""
+    """Updates in each round."""
     sync_every: int = 500
-    """k_sync: environment steps between copies into the target networks."""
+    """k_sync: environment steps between two updates of the target networks."""
     freeze: int = 50_000
-    """t_freeze: environment step from which φ and g stay as they are."""
+    """t_freeze: environment step from which φ and g are frozen."""
     pretrain: int = 0
-    """Updates of φ, g, w_r and w_c on random steps from anywhere on the map, before the first step (Sec. 5.4)."""
+    """Updates of φ, g, w_r and w_c on random transitions from all states, before training (Sec. 5.4)."""
     beta_r: float = 0.25
     """Weight of the reward loss."""
     beta_c: float = 10.0
@@ -43,11 +43,11 @@ class SafeDsrConfig(ValueBasedSettings):
     beta_g: float = 5.0
     """Weight of the reconstruction loss."""
     biased_share: float = 0.2
-    """Share of a feature batch that is drawn evenly over the values of reward and costs."""
+    """Share of a feature minibatch that is sampled uniformly over the values of reward and costs."""
     value_bins: int = 4
-    """Bins that tell values of a reward or cost apart."""
+    """Number of bins for the values of the reward and of each cost."""
     reservoir_size: int = 1000
-    """Transitions of each bin that are remembered for ever."""
+    """Transitions that are kept for each bin, a random sample of all that occurred."""
     features: int = 128
     """d: length of φ."""
     phi_hidden: tuple[int, ...] = (64, 64)

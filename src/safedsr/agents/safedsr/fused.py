@@ -44,17 +44,17 @@ def suits(config: SafeDsrConfig) -> bool:
 
 
 def errors(
-    successor: Mlp, target: Mlp, aim: Array, known: Array, places: Array, discount: Array, interpret: bool = False
+    successor: Mlp, target: Mlp, direction: Array, known: Array, places: Array, discount: Array, interpret: bool = False
 ) -> tuple[list[Array], Array]:
     """M(φ) less its target, φ(s, a) + discount · M_target(φ(s′, a′)), for places [n] of what is known [rows, 1 + A, d].
 
-    a′ is the action whose hidden units, by the current M, have the largest product with `aim` [h]. Gives the inputs
-    of M's layers on the way to M(φ), [n, width] each, and the errors [n, d].
+    a′ is the action whose hidden units, by the current M, have the largest product with `direction` [h].
+    Gives the inputs of M's layers on the way to M(φ), [n, width] each, and the errors [n, d].
     """
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import triton
 
-    arrays = known, places, discount, aim, layers(successor), layers(target)
+    arrays = known, places, discount, direction, layers(successor), layers(target)
     widths = [layer.weight.shape[1] for layer in arrays[4]] + [known.shape[-1]]
 
     def whole(x: Array) -> Any:
@@ -78,16 +78,16 @@ def layers(net: Mlp) -> tuple[Layer, ...]:
     return tuple(Layer(x.weight, x.bias) for x in net.layers)  # type: ignore[arg-type]
 
 
-def _kernel(known, places, discount, aim, successor, target, *out, actions: int) -> None:
+def _kernel(known, places, discount, direction, successor, target, *out, actions: int) -> None:
     """One program: ROWS transitions. What is written here as arrays stays on the chip."""
     at = places[...]
     first, second = (Layer(x.weight[...], x.bias[...]) for x in successor[:2])
-    aim = aim[...][None]
+    direction = direction[...][None]
 
     def look(action: Array, so_far: tuple[Array, Array]) -> tuple[Array, Array]:
         most, best = so_far
         hidden = jax.nn.relu(second(jax.nn.relu(first(known[at, 1 + action]))))
-        score = jnp.sum(hidden * aim, 1)
+        score = jnp.sum(hidden * direction, 1)
         return jnp.maximum(score, most), jnp.where(score > most, action, best)
 
     nothing = jnp.full(at.shape, -jnp.inf), jnp.zeros(at.shape, jnp.int32)

@@ -135,10 +135,10 @@ def learn_cached(
     if not fused.suits(config):
         phi, next_phi = split_features(cached[places], config.features, actions)
         return learn_successor(s, Batch(t, phi, next_phi, phi, next_phi), lam, config)
-    aim = s.weights.direction(lam) @ s.successor.layers[-1].weight
+    direction = s.weights.direction(lam) @ s.successor.layers[-1].weight
     discount = config.gamma * goes_on(t.terminated, config)
     cached = cached.reshape(len(cached), 1 + actions, config.features)  # wherever the kernel runs k is d
-    inputs, error = fused.errors(s.successor, s.target_successor, aim, cached, places, discount)
+    inputs, error = fused.errors(s.successor, s.target_successor, direction, cached, places, discount)
     return _step_successor(s, slopes(s.successor, inputs, 2 * error / error.size), config), mean_square(error)
 
 

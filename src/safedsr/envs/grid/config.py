@@ -41,26 +41,26 @@ class GridConfig:
 
 @dataclass(frozen=True)
 class OracleConfig:
-    """How finely the oracle plans and how long it walks."""
+    """How finely the oracle plans, and how many steps its policy is run for."""
 
     gamma: float = 0.99
-    """Discount factor of the plan."""
+    """Discount factor used for planning."""
     subcells: int = 8
     """Sub-cells along each side of a cell."""
     noise_points: int = 7
     """Points of the quadrature over the step length."""
     sweeps: int = 1000
-    """Most sweeps of value iteration; it stops once nothing moves by more than `tolerance`."""
+    """Maximum number of sweeps of value iteration; it stops once no value changes by more than `tolerance`."""
     tolerance: float = 1e-5
-    """Largest change of a value at which the plan counts as done."""
+    """Largest change of a value at which value iteration stops."""
     plan_epsilon: float = 0.0
-    """Share of random actions that the plan reckons with; the schedule's last ε gives the stronger reference."""
+    """ε assumed when the oracle plans; the last ε of the schedule gives the stronger reference."""
     steps: int = 500_000
-    """Environment steps of one walk."""
+    """Environment steps of one run of the policy."""
     walks: int = 16
-    """Independent walks that are averaged."""
+    """Independent runs that are averaged."""
     seed: int = 0
-    """Seed of the walks."""
+    """Seed of these runs."""
 
     def __post_init__(self) -> None:
         check_fields(self)

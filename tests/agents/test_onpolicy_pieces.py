@@ -9,14 +9,18 @@ from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 from tiny import linear
 
+from safedsr.agents.onpolicy import rollout
 from safedsr.agents.onpolicy.config import OnPolicyConfig
 from safedsr.agents.onpolicy.controllers import barrier, lagrangian, pid, switch
-from safedsr.agents.onpolicy.learner import minibatches
+from safedsr.agents.onpolicy.learner import clip_length, minibatches
 from safedsr.agents.onpolicy.problem import divergence, log_probs
-from safedsr.agents.onpolicy.rollout import Sample, init_window, make_batch, mean_cost, remember_cost
+from safedsr.agents.onpolicy.rollout import Sample, init_walk, init_window, make_batch, mean_cost, remember_cost
 from safedsr.agents.onpolicy.trust_region import conjugate_gradient, fisher_product, line_search
 from safedsr.core import normalizer
 from safedsr.core.nets import Mlp
+from safedsr.envs.environment import Spec
+from safedsr.errors import UserError
+from safedsr.types import Seen
 
 CONFIG = OnPolicyConfig(gamma=0.9, gae_lambda=0.8)
 
@@ -192,3 +196,55 @@ def test_mean_cost_is_that_of_the_last_finished_episodes(episodes):
         window = remember_cost(window, jnp.asarray(cost), jnp.array(True))
     want = costs[-3:].mean(0) if episodes else budget
     np.testing.assert_allclose(mean_cost(window, budget), want, rtol=1e-5)
+
+
+def test_the_last_observation_is_counted_before_the_next_start():
+    """Statistics as OmniSafe has them: s′ of every step, then, where an episode ended, the start of the next one."""
+    spec, config = Spec(1, 2, 1), OnPolicyConfig()
+    walk = rollout.begin(init_walk(spec, config), jnp.array([5.0]), config)
+    pushed = [5.0]
+    for obs, next_obs, start in ((5.0, 7.0, 7.0), (7.0, 9.0, -4.0), (-4.0, 0.0, 0.0)):
+        looked = rollout.look(walk.scales.obs, jnp.array([obs]), config)
+        done = next_obs != start
+        flags = {name: jnp.asarray(done) for name in ("terminated", "success", "done")}
+        seen = Seen(
+            obs=jnp.array([obs]),
+            action=jnp.int32(1),
+            reward=jnp.float32(0),
+            cost=jnp.zeros(1),
+            next_obs=jnp.array([next_obs]),
+            start=jnp.array([start]),
+            total=jnp.zeros(1),
+            **flags,
+        )
+        walk, sample = rollout.observe(walk, seen.action, jnp.float32(0), looked, seen, config)
+        pushed.append(next_obs)
+        scaled = (next_obs - np.mean(pushed)) / np.std(pushed, ddof=1)
+        np.testing.assert_allclose(sample.next_obs[0], scaled, rtol=1e-5)
+        pushed += [start] if done else []
+        assert int(walk.scales.obs.count) == len(pushed)
+        np.testing.assert_allclose(walk.scales.obs.mean[0], np.mean(pushed), rtol=1e-5)
+        np.testing.assert_array_equal(sample.obs, looked)
+
+
+@pytest.mark.parametrize("length", [3.0, 39.0, 41.0, 500.0])
+def test_gradients_are_shortened_as_pytorch_does(length):
+    slope = {"one": jnp.array([0.6, 0.0]) * length, "other": jnp.array([[0.8]]) * length}
+    clip = clip_length(40.0)
+    found, _ = clip.update(slope, clip.init(slope))
+    factor = min(1.0, 40.0 / (length + 1e-6))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, factor * b, rtol=1e-6), found, slope)
+
+
+def test_a_direction_that_is_not_finite_gives_no_step():
+    step, found = line_search(lambda step: jnp.isfinite(step).all(), jnp.array([jnp.nan, 1.0]), 5, 0.5)
+    assert not found and not np.asarray(step).any()
+
+
+def test_a_run_may_not_outlast_its_learning_rate():
+    OnPolicyConfig(decay_steps=1000).check_steps(1000)
+    OnPolicyConfig(decay_steps=0).check_steps(2000)
+    with pytest.raises(
+        UserError, match=r"^decay_steps is 1000; then the learning rate is 0, and the run has 2000"
+    ):
+        OnPolicyConfig(decay_steps=1000).check_steps(2000)

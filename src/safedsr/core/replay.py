@@ -98,7 +98,9 @@ class Reservoir(NamedTuple):
 
 def init_reservoir(signals: int, bins: int, size: int, width: int, *, ranged: bool = False) -> Reservoir:
     """An empty reservoir; `ranged` if it has to find out itself between which values the signals lie."""
-    ranges = jnp.stack([jnp.full(signals, jnp.inf), jnp.full(signals, -jnp.inf)]) if ranged else None
+    # Finite numbers, since a training checks that its state is finite.
+    most = jnp.finfo(jnp.float32).max
+    ranges = jnp.stack([jnp.full(signals, most), jnp.full(signals, -most)]) if ranged else None
     return Reservoir(jnp.zeros((signals, bins, size, width)), jnp.zeros((signals, bins), jnp.int32), ranges)
 
 

@@ -106,9 +106,7 @@ class OnPolicyConfig:
     def check_steps(self, steps: int) -> None:
         """Raise if a run of that many steps would end with a learning rate of 0."""
         enough = not self.decay_steps or steps <= self.decay_steps
-        advice = (
-            f"the run has {steps} steps, and the learning rate is 0 after decay_steps: give {steps}, or 0 to keep it"
-        )
+        advice = f"then the learning rate is 0, and the run has {steps} steps: give {steps}, or 0 to keep the rate"
         require(enough, "decay_steps", self.decay_steps, advice)
 
     def __post_init__(self) -> None:

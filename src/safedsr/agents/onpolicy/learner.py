@@ -46,7 +46,8 @@ def clip_length(longest: float) -> optax.GradientTransformation:
 
     def shorten(slope: PyTree, params: PyTree) -> PyTree:
         del params
-        factor = jnp.minimum(longest / (optax.global_norm(slope) + TORCH_EPSILON), 1.0)
+        length = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(slope)))
+        factor = jnp.minimum(longest / (length + TORCH_EPSILON), 1.0)
         return jax.tree.map(lambda x: factor * x, slope)
 
     return optax.stateless(shorten)

@@ -70,7 +70,7 @@ def work(case: str) -> None:
     except ModuleNotFoundError:
         program = make_old_program(case)
     state = program.init()
-    if hasattr(state, "agent") and hasattr(state.agent, "count"):  # a full ring, as it is at that step
+    if "count" in getattr(getattr(state, "agent", None), "_fields", ()):  # a full ring, as it is at that step
         state = state._replace(agent=state.agent._replace(count=state.agent.count + step))
     for _ in sys.stdin:
         began = time.perf_counter()

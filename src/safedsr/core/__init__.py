@@ -1,1 +1,1 @@
-"""Networks, replay memory, schedules, multipliers, normalisation: the pieces of agents, without an environment."""
+"""Parts of agents that need no environment: networks, replay memory, schedules, multipliers, normalisation."""

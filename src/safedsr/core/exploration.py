@@ -1,4 +1,4 @@
-"""Exploration: ε over environment steps, and the ε-greedy choice."""
+"""Exploration: the schedule of ε, and the ε-greedy choice."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -8,7 +8,7 @@ from safedsr.core.config import EpsilonSchedule
 
 
 def anneal(step: ArrayLike, start: ArrayLike, end: ArrayLike, begin: int, finish: int) -> Array:
-    """`start` until step `begin`, then linearly to `end` at step `finish`, then `end`."""
+    """A schedule: `start` until step `begin`, then linear, `end` from step `finish` on."""
     share = jnp.clip((jnp.asarray(step) - begin) / max(finish - begin, 1), 0.0, 1.0)
     return jnp.asarray(start + share * (jnp.asarray(end) - start))
 
@@ -19,6 +19,6 @@ def epsilon_at(step: ArrayLike, schedule: EpsilonSchedule) -> Array:
 
 
 def epsilon_greedy(luck: Array, best: Array, epsilon: ArrayLike, actions: int) -> Array:
-    """The best action, or with probability ε any of them; `luck` is two uniform numbers."""
+    """The greedy action `best`, or with probability ε a random one; `luck` is two uniform random numbers."""
     explore, which = luck
     return jnp.where(explore < epsilon, (which * actions).astype(jnp.int32), best)

@@ -1,8 +1,8 @@
-"""Controllers of the Lagrange multipliers λ: how they answer to the cost of a finished episode.
+"""Controllers of the Lagrange multipliers λ, which update λ after each episode (Eq. (16), Sec. H).
 
-A controller is a record of pure functions; its state holds λ as an array [J], so that λ can be changed by hand
-between chunks (where it waits for the first goal, from then on). `aim` [J] is the cost it steers to, the budget unless
-a setting says otherwise.
+The state of a controller holds λ as an array [J], so that λ can be set by hand between chunks (if λ waits for the
+first goal, only after that goal). `aim` [J] is the target cost of an episode, the budget unless a setting says
+otherwise.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from safedsr.core.config import MultiplierConfig
 
 
 class Multiplier(NamedTuple):
-    """λ, what a PID controller remembers, and whether λ has begun."""
+    """State of a controller: λ, the terms of a PID controller, and whether updates have begun."""
 
     lam: Array  # [J]
     integral: Array  # [J]
@@ -30,19 +30,19 @@ Update = Callable[[Multiplier, Array, Array, MultiplierConfig], Multiplier]
 
 
 def init(num_costs: int, config: MultiplierConfig) -> Multiplier:
-    """λ₀ for each cost; 0 if λ waits for the first goal."""
+    """The initial state: λ₀ for each cost, or 0 if λ waits for the first goal."""
     start = 0.0 if config.after_goal else config.lam_start
     return at(jnp.full(num_costs, start, jnp.float32))._replace(begun=jnp.array(not config.after_goal))
 
 
 def at(lam: Array) -> Multiplier:
-    """A controller that has begun, with this λ."""
+    """The state with this λ, after updates have begun."""
     zero = jnp.zeros_like(lam)
     return Multiplier(lam=lam, integral=lam, error=zero, level=zero, begun=jnp.array(True))
 
 
 def begin(m: Multiplier, reached: Array, config: MultiplierConfig) -> Multiplier:
-    """λ₀ if the goal was reached for the first time and λ has waited for that."""
+    """Set λ to λ₀ if λ waits for the first goal and the goal is reached."""
     lam, integral = (jnp.where(reached & ~m.begun, config.lam_start, x) for x in (m.lam, m.integral))
     return m._replace(lam=lam, integral=integral, begun=m.begun | reached)
 
@@ -53,18 +53,18 @@ def proportional(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfi
 
 
 def sign(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Multiplier:
-    """Sec. H: a fixed step up when the episode broke the budget, the same step down when it did not."""
+    """Sec. H: λ rises by a fixed step if the cost of the episode exceeds `aim`, else it falls by the same step."""
     return m._replace(lam=relu(m.lam + jnp.where(cost > aim, config.lam_step, -config.lam_step)))
 
 
 def chance(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Multiplier:
-    """Up when an episode breaks the budget, down when not, so that at rest a share `chance` of them does."""
+    """λ rises if an episode exceeds `aim`, else it falls; in equilibrium, a share `chance` of episodes exceeds it."""
     lam = m.lam + config.lam_step * ((cost > aim) - config.chance)
     return m._replace(lam=jnp.clip(lam, 0.0, config.lam_most))
 
 
 class Pid(NamedTuple):
-    """What one step of a PID controller gives; each [J]."""
+    """The result of one step of a PID controller; each [J]."""
 
     lam: Array
     integral: Array
@@ -88,7 +88,7 @@ class Gains(Protocol):
 def pid_step(before: Pid, cost: Array, aim: Array, earlier: Array, gains: Gains) -> Pid:
     """Stooke et al. (2020): proportional and derivative terms on smoothed costs, and an integral that stays ≥ 0.
 
-    The derivative is that since an `earlier` smoothed cost, and counts only where it rises.
+    The derivative term is the rise of the smoothed cost since `earlier`; a fall counts as 0.
     """
     error = gains.pid_smooth * before.error + (1 - gains.pid_smooth) * (cost - aim)
     level = gains.pid_smooth * before.level + (1 - gains.pid_smooth) * cost
@@ -98,7 +98,7 @@ def pid_step(before: Pid, cost: Array, aim: Array, earlier: Array, gains: Gains)
 
 
 def pid(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Multiplier:
-    """A PID controller whose derivative is that since the episode before."""
+    """A PID controller whose derivative term compares with the previous episode."""
     found = pid_step(Pid(m.lam, m.integral, m.error, m.level), cost, aim, m.level, config)
     return m._replace(**found._asdict())
 
@@ -109,7 +109,7 @@ RULES: dict[str, Update] = {"proportional": proportional, "sign": sign, "pid": p
 def after_step(
     m: Multiplier, cost: Array, aim: Array, done: Array, reached: Array, now: Array, config: MultiplierConfig
 ) -> Multiplier:
-    """The controller after a step before which there were `now`; `cost` [J] is the episode's so far."""
+    """The state after an environment step; `now` is the number of steps before it, `cost` [J] the episode's so far."""
     when = done & m.begun & (now >= config.penalty_start)
     tuned = RULES[config.rule](m, cost, aim, config)
     return begin(jax.tree.map(lambda new, old: jnp.where(when, new, old), tuned, m), reached, config)

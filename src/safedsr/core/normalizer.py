@@ -1,4 +1,4 @@
-"""Running mean and deviation of observations, rewards or costs, pushed and applied one sample at a time."""
+"""Running mean and standard deviation of observations, rewards or costs, updated by one sample at a time."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ SMALLEST_STD, LARGEST = 0.01, 5.0
 
 
 class Running(NamedTuple):
-    """Welford's sums."""
+    """The sums of Welford's algorithm."""
 
     mean: Array
     squares: Array  # sum of squared deviations from the mean
@@ -17,12 +17,12 @@ class Running(NamedTuple):
 
 
 def init(shape: tuple[int, ...]) -> Running:
-    """Nothing seen yet."""
+    """Statistics without samples."""
     return Running(jnp.zeros(shape), jnp.zeros(shape), jnp.zeros((), jnp.int32))
 
 
 def push(running: Running, x: Array) -> Running:
-    """One more sample."""
+    """Statistics with one more sample."""
     count = running.count + 1
     away = x - running.mean
     mean = running.mean + away / count
@@ -30,13 +30,13 @@ def push(running: Running, x: Array) -> Running:
 
 
 def apply(running: Running, x: Array) -> Array:
-    """A sample in units of the deviation, clipped; the first sample of all passes as it is."""
+    """A sample, normalised and clipped; unchanged while the statistics have at most one sample."""
     std = jnp.sqrt(running.squares / jnp.maximum(running.count - 1, 1)).clip(SMALLEST_STD)
     scaled = jnp.clip((x - running.mean) / std, -LARGEST, LARGEST)
     return jnp.where(running.count > 1, scaled, x)
 
 
 def push_and_apply(running: Running, x: Array) -> tuple[Running, Array]:
-    """Push a sample, then apply statistics that include it."""
+    """Add a sample to the statistics, then normalise it with them."""
     running = push(running, x)
     return running, apply(running, x)

@@ -1,8 +1,8 @@
-"""Memory: a ring of the latest transitions, and a reservoir of every kind of reward and cost ever seen.
+"""Replay memory: a ring buffer of the latest transitions, and a reservoir for biased sampling (Sec. 4.2).
 
-Biased sampling (Sec. 4.2): a share of each batch is drawn so that every value of the reward, and of each cost, is
-equally likely. Values that differ too little share a bin. The reservoir keeps a fair sample of each bin, so that rare
-events outlive the ring. A transition is one row of floats: one gather fetches it.
+In biased sampling, a share of each batch is drawn so that every value of the reward, and of each cost, is equally
+likely; similar values share a bin. The reservoir keeps a uniform random sample of each bin, so that rare events stay
+available after the ring has overwritten them. A transition is one row of floats, so that one gather reads it.
 """
 
 from typing import NamedTuple
@@ -15,19 +15,19 @@ from safedsr.types import Record, Transition
 
 
 class Codec(NamedTuple):
-    """Transitions and records as rows of floats; a row of another width is an error."""
+    """Converts transitions and records to rows of floats and back; a row of another width is an error."""
 
     observations: int
     costs: int
 
     @property
     def width(self) -> int:
-        """Numbers of a transition: action, reward, terminated, two observations and the costs."""
+        """Length of a transition's row: action, reward, terminated, two observations and the costs."""
         return 3 + 2 * self.observations + self.costs
 
     @property
     def record_width(self) -> int:
-        """Numbers of a record: done, success, length, return, an observation and the costs."""
+        """Length of a record's row: done, success, length, return, an observation and the costs."""
         return 4 + self.observations + self.costs
 
     def pack(self, t: Transition) -> Array:
@@ -48,7 +48,7 @@ class Codec(NamedTuple):
         )
 
     def pack_record(self, record: Record) -> Array:
-        """A record as a row: accelerators spend much of a step on writing one array after the other."""
+        """A record as one row, because writing several arrays at each step is slow on accelerators."""
         single = jnp.stack([record.done, record.success, record.length, record.ret])
         return self._checked(jnp.concatenate([single, record.obs, record.cost]), self.record_width)
 
@@ -74,38 +74,38 @@ class Codec(NamedTuple):
 
 
 def init_ring(capacity: int, width: int) -> Array:
-    """An empty ring."""
+    """An empty ring buffer."""
     return jnp.zeros((capacity, width))
 
 
 def add(ring: Array, rows: Array, count: Array) -> Array:
-    """Write rows that follow the first `count` ones; their number divides the capacity, so they never wrap."""
+    """Write rows after the first `count` rows; their number divides the capacity, so that no write wraps around."""
     return jax.lax.dynamic_update_slice_in_dim(ring, rows, count % len(ring), 0)
 
 
 def choose(key: Array, filled: Array, shape: tuple[int, ...]) -> Array:
-    """Places in the ring drawn uniformly, with replacement, from the first `filled`."""
+    """Indices of rows in the ring, drawn uniformly with replacement from the first `filled` rows."""
     return jax.random.randint(key, shape, 0, filled)
 
 
 class Reservoir(NamedTuple):
-    """For each signal (reward, cost 1 … J; or a feature alone) and bin: a fair sample of the rows that fell into it."""
+    """A uniform random sample of the rows of each bin of each signal (reward, cost 1 … J; or the group of s′ alone)."""
 
     rows: Array  # [signals, bins, size, width]
-    seen: Array  # [signals, bins] int32, how many rows there were
-    ranges: Array | None = None  # [2, signals] least and greatest value seen, where they are not known beforehand
+    seen: Array  # [signals, bins] int32, number of rows offered so far
+    ranges: Array | None = None  # [2, signals] smallest and largest value so far, if not known in advance
 
 
 def init_reservoir(signals: int, bins: int, size: int, width: int, *, ranged: bool = False) -> Reservoir:
-    """An empty reservoir; `ranged` if it has to find out itself between which values the signals lie."""
-    # Finite numbers, since a training checks that its state is finite.
+    """An empty reservoir; `ranged` if it has to record the smallest and largest value of each signal."""
+    # Finite numbers, because training checks that its state is finite.
     most = jnp.finfo(jnp.float32).max
     ranges = jnp.stack([jnp.full(signals, most), jnp.full(signals, -most)]) if ranged else None
     return Reservoir(jnp.zeros((signals, bins, size, width)), jnp.zeros((signals, bins), jnp.int32), ranges)
 
 
 def emptied(reservoir: Reservoir) -> Reservoir:
-    """A reservoir of the same shape that holds nothing."""
+    """An empty reservoir of the same shape."""
     signals, bins, size, width = reservoir.rows.shape
     return init_reservoir(signals, bins, size, width, ranged=reservoir.ranges is not None)
 
@@ -127,24 +127,24 @@ def signals_of(t: Transition) -> Array:
 
 
 def value_bins(signals: Array, low: Array, high: Array, bins: int) -> Array:
-    """The bin [signals, n] of each value; `low` and `high` [signals] bound them."""
+    """The bin [signals, n] of each value; `low` and `high` [signals] are the bounds of the values."""
     return jax.vmap(bin_of, (0, 0, 0, None))(signals, low, high, bins)
 
 
 def widen(ranges: Array, signals: Array) -> Array:
-    """Least and greatest values [2, signals] after these [signals, n]."""
+    """Smallest and largest values [2, signals], updated by new values `signals` [signals, n]."""
     return jnp.stack([jnp.minimum(ranges[0], signals.min(1)), jnp.maximum(ranges[1], signals.max(1))])
 
 
 def store(key: Array, reservoir: Reservoir, rows: Array, bins: Array) -> Reservoir:
-    """Offer rows [n, width] to the reservoir; `bins` [signals, n] says into which bin of each signal they fall."""
+    """Reservoir sampling of new rows [n, width]; `bins` [signals, n] holds the bin of each row for each signal."""
     count, size = reservoir.rows.shape[1:3]
 
     def offer(kept: Array, seen: Array, where: Array, luck: Array) -> tuple[Array, Array]:
         counts = seen[None] + jnp.cumsum(jax.nn.one_hot(where, count, dtype=jnp.int32), 0)  # [n, bins]
         nth = jnp.take_along_axis(counts, where[:, None], 1)[:, 0]
         slot = jnp.where(nth <= size, nth - 1, (luck * nth).astype(jnp.int32))
-        # Of rows that want the same slot the last one gets it; without saying so, on a GPU, whichever is written last.
+        # Of rows with the same slot the last one is stored; without this, the result on a GPU is not deterministic.
         order = jnp.arange(len(rows))
         last = jnp.full((count, size), -1).at[where, slot].max(order, mode="drop")
         slot = jnp.where(last.at[where, slot].get(mode="fill", fill_value=-1) == order, slot, size)
@@ -156,7 +156,7 @@ def store(key: Array, reservoir: Reservoir, rows: Array, bins: Array) -> Reservo
 
 
 def sample_rare(key: Array, reservoir: Reservoir, shape: tuple[int, ...]) -> Array:
-    """Rows [signals, *shape, width]: for each signal, every bin that has rows is equally likely."""
+    """Rows [signals, *shape, width]: for each signal, all bins that have rows are equally likely."""
     size = reservoir.rows.shape[2]
 
     def draw(key: Array, rows: Array, seen: Array) -> Array:
@@ -170,10 +170,10 @@ def sample_rare(key: Array, reservoir: Reservoir, shape: tuple[int, ...]) -> Arr
 
 
 class Biased(NamedTuple):
-    """Batches of which a share is rare rows."""
+    """Batches of biased sampling: rows of the ring, and rows of the reservoir."""
 
-    places: Array  # [batches, n] in the ring
-    rare: Array  # [batches, m, width]
+    places: Array  # [batches, n] indices of rows in the ring
+    rare: Array  # [batches, m, width] rows of the reservoir
 
     def rows(self, ring: Array) -> Array:
         """All rows [batches, n + m, width]."""
@@ -181,7 +181,7 @@ class Biased(NamedTuple):
 
 
 def choose_biased(key: Array, reservoir: Reservoir, filled: Array, batches: int, size: int, share: float) -> Biased:
-    """Batches of `size` rows: `share` of each is rare rows, split evenly over the signals, the rest uniform."""
+    """Batches of `size` rows: a `share` from the reservoir, equal for all signals, the rest uniform from the ring."""
     ring_key, rare_key = jax.random.split(key)
     signals = len(reservoir.seen)
     rare_each = min(round(size * share / signals), size // signals)

@@ -1,1 +1,1 @@
-"""What agents act in: the one Environment type, and the environments that come with the library."""
+"""Environments: the type `Environment`, and the environments of this library."""

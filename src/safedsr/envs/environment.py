@@ -1,9 +1,9 @@
-"""What agents act in: one record of pure functions, for one walker; the engine vmaps and compiles them.
+"""The type of all environments: a record of pure functions for one agent; the engine vmaps and compiles them.
 
-`params` is a pytree of arrays and a traced argument: another map, another cost or another goal never recompiles. An
-environment does not reset itself; `envs.episode` does that around it, and keeps time, return and cost.
+`params` is a pytree of arrays and a traced argument: a new map, cost or goal needs no recompilation. An environment
+does not reset itself; `envs.episode` resets it and counts time, return and cost.
 
-A new environment needs a `Spec`, `reset` and `step`; every hook may stay None, and what needs it says so.
+A new environment needs a `Spec`, `reset` and `step`. Every hook may be None; code that needs it raises an error then.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ from safedsr.validation import require
 
 @dataclass(frozen=True)
 class Spec:
-    """What is known of an environment before it is run; hashable, so that compiled programs may depend on it."""
+    """Static properties of an environment; hashable, so that compiled programs may depend on them."""
 
     observations: int
     """Length of the observation vector."""
@@ -35,11 +35,11 @@ class Spec:
     high: tuple[float, ...] | None = None
     """Upper bound of each observation."""
     reward_range: tuple[float, float] | None = None
-    """Least and greatest reward of a step, if known."""
+    """Smallest and largest reward of a step, if known."""
     cost_ceilings: tuple[float, ...] | None = None
-    """Greatest cost of a step, of each cost, if known."""
+    """Largest value of each cost in a step, if known."""
     action_names: tuple[str, ...] = ()
-    """What the actions are called, if they have names."""
+    """Names of the actions, if they have names."""
 
     def __post_init__(self) -> None:
         for name, least in (("observations", 1), ("actions", 1), ("costs", 0)):
@@ -55,32 +55,32 @@ class Spec:
 
 
 class Step(NamedTuple):
-    """What one environment step gives."""
+    """The result of one environment step."""
 
     obs: Array  # [observations] s′
     reward: Array  # []
     cost: Array  # [J]
-    terminated: Array  # [] bool, the episode has ended and nothing follows
+    terminated: Array  # [] bool, the episode has ended in a terminal state
     truncated: Array  # [] bool, the episode was cut short, for example by a time limit
-    success: Array  # [] bool, the task was done; not every episode that terminates is one
+    success: Array  # [] bool, the task was completed; an episode may also terminate without success
 
 
 class Features(NamedTuple):
-    """States in numbered groups (the cells of a map), where an environment knows better than any other partition.
+    """A partition of the states into numbered groups, for example the cells of a map.
 
-    `frame` holds what the others need of the parameters, as arrays: it becomes part of a policy.
+    `frame` gives the arrays that the other functions need of the parameters; they are saved with a policy.
     """
 
-    count: Callable[[PyTree], int]  # params -> number of groups, from shapes alone
+    count: Callable[[PyTree], int]  # params -> number of groups, from the shapes only
     frame: Callable[[PyTree], PyTree]  # params -> frame
     index: Callable[[PyTree, Array], Array]  # (frame, obs) -> number of the group
     scaled: Callable[[PyTree, Array], Array]  # (frame, obs) -> obs between 0 and 1
     units: Callable[[PyTree, Array], Array]  # (frame, obs) -> obs in units of a group's width
-    own: Callable[[PyTree, PyTree], np.ndarray]  # (frame of stacked params, params) -> the numbers that are its own
+    own: Callable[[PyTree, PyTree], np.ndarray]  # (frame of stacked params, params) -> groups without padding
 
 
 def stack_arrays(params: Sequence[PyTree]) -> PyTree:
-    """Parameters of one shape with a leading axis."""
+    """Parameters of equal shapes, stacked along a new leading axis."""
     return jax.tree.map(lambda *leaves: np.stack(leaves), *params)
 
 
@@ -93,28 +93,28 @@ class Environment:
     reset: Callable[[Array, PyTree], tuple[PyTree, Array]]
     """(key, params) -> state, observation."""
     step: Callable[[Array, PyTree, Array, PyTree], tuple[PyTree, Step]]
-    """(key, state, action, params) -> state, Step; without a reset, whatever the step says."""
+    """(key, state, action, params) -> state, Step; without a reset, also if the episode has ended."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What config.json keeps of it, beside its name."""
+    """Settings that config.json stores with the name."""
     stack: Callable[[Sequence[PyTree]], PyTree] = stack_arrays
     """Parameters of several tasks -> one pytree with a leading axis."""
     to_json: Callable[["Task"], dict[str, Any]] | None = None
-    """A task's parameters for config.json."""
+    """Task -> its parameters for config.json."""
     from_json: Callable[[str, dict[str, Any]], PyTree] | None = None
-    """(task's name, what `to_json` gave) -> parameters."""
+    """(name of the task, result of `to_json`) -> parameters."""
     ceilings: Callable[[PyTree], Array] | None = None
-    """Params -> greatest cost of a step [J], where that depends on them."""
+    """Params -> largest value of each cost in a step [J], if it depends on the parameters."""
     relabel: Callable[[Transition, PyTree], Transition] | None = None
-    """A remembered transition with the costs of other parameters."""
+    """(transition, params) -> the transition with the costs of these parameters."""
     features: Features | None = None
-    """Groups of states of its own."""
+    """The environment's own groups of states."""
     position: Callable[[Array, PyTree], Array] | None = None
-    """(obs, params) -> (x, y), to draw."""
+    """(obs, params) -> position (x, y) for figures."""
     random_steps: Callable[[Array, PyTree, int], Transition] | None = None
-    """(key, params, count) -> transitions that begin anywhere, none of which leads to another."""
+    """(key, params, count) -> independent transitions from random states."""
 
     def signal_ranges(self, params: PyTree) -> tuple[Array, Array] | None:
-        """Least and greatest reward and costs of a step [1 + J], or None where they are not known."""
+        """Smallest and largest reward and costs of a step [1 + J], or None if they are not known."""
         ceilings = self.ceilings(params) if self.ceilings else self.spec.cost_ceilings
         if self.spec.reward_range is None or ceilings is None:
             return None
@@ -124,7 +124,7 @@ class Environment:
 
 
 class Task(NamedTuple):
-    """Parameters of an environment with their names, and a budget for each cost."""
+    """Parameters of an environment, with a name, and with a name and a budget for each cost."""
 
     name: str
     params: PyTree
@@ -133,12 +133,12 @@ class Task(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The parameters and their costs in a few words."""
+        """The name of the task and of its costs."""
         return ", ".join([self.name, *self.cost_names])
 
 
 def need(hook: Any, environment: Environment, what: str) -> Any:
-    """A hook of an environment, or an error that says what needs it."""
+    """The hook; raises an error if it is None. `what` says which feature needs the hook."""
     if hook is None:
         raise UserError(f"{what}, and the environment '{environment.name}' does not offer that")
     return hook

@@ -1,4 +1,4 @@
-"""Episodes in any environment: time, return, cost, and a fresh start where one ends."""
+"""Episodes in any environment: their time, return and cost, and the reset after their end."""
 
 from typing import NamedTuple
 
@@ -13,15 +13,15 @@ from safedsr.types import PyTree
 class Episode(NamedTuple):
     """A running episode."""
 
-    state: PyTree  # the environment's
-    obs: Array  # [observations] where the agent acts next
+    state: PyTree  # state of the environment
+    obs: Array  # [observations] s of the next step
     time: Array  # [] int32, steps so far
     ret: Array  # [] sum of rewards so far
     cost: Array  # [J] sum of each cost so far: C_ep
 
 
 class Moment(NamedTuple):
-    """One step of an episode; the sums include it."""
+    """One step of an episode; time, return and cost include this step."""
 
     step: Step
     done: Array  # [] bool, terminated or truncated
@@ -39,7 +39,7 @@ def start(environment: Environment, key: Array, params: PyTree) -> Episode:
 def step(
     environment: Environment, key: Array, episode: Episode, action: Array, params: PyTree
 ) -> tuple[Episode, Moment]:
-    """One step without a reset: the episode after it may be over."""
+    """One step without a reset, also if the episode has ended."""
     state, out = environment.step(key, episode.state, action, params)
     moment = Moment(
         step=out,
@@ -54,7 +54,7 @@ def step(
 def step_or_restart(
     environment: Environment, key: Array, episode: Episode, action: Array, params: PyTree
 ) -> tuple[Episode, Moment]:
-    """One step; an episode that is over is followed by a new one. The moment is that of the old one."""
+    """One step, with a reset if the episode has ended; the `Moment` is that of the step, before the reset."""
     after, moment = step(environment, key, episode, action, params)
     fresh = start(environment, jax.random.fold_in(key, 1), params)
     return jax.tree.map(lambda new, old: jnp.where(moment.done, new, old), fresh, after), moment

@@ -1,6 +1,6 @@
-"""Makes `gymnasium.make("safedsr/Grid-v0")` work after `import safedsr`, in whichever order the two are imported.
+"""Makes `gymnasium.make("safedsr/Grid-v0")` work after `import safedsr`, in any order of the two imports.
 
-Gymnasium is not imported for those who do not use it: it takes longer than everything else here together.
+Gymnasium is not imported unless the user imports it, because its import takes longer than all of safedsr.
 """
 
 import sys
@@ -10,7 +10,7 @@ ENV_ID = "safedsr/Grid-v0"
 
 
 def register_envs() -> None:
-    """Make the grid known to Gymnasium."""
+    """Register the grid with Gymnasium."""
     from gymnasium.envs.registration import register, registry
 
     if ENV_ID not in registry:
@@ -18,7 +18,7 @@ def register_envs() -> None:
 
 
 class _WhenGymnasiumComes:
-    """An import hook that registers the grid as soon as somebody imports Gymnasium, then is gone."""
+    """An import hook that registers the grid when Gymnasium is imported, and then removes itself."""
 
     @classmethod
     def find_spec(cls, name, path=None, target=None):
@@ -39,7 +39,7 @@ class _WhenGymnasiumComes:
 
 
 def register_when_needed() -> None:
-    """Register now if Gymnasium is loaded, else when it is."""
+    """Register the grid now if Gymnasium is imported already, else when it is imported."""
     if "gymnasium" in sys.modules:
         register_envs()
     elif _WhenGymnasiumComes not in sys.meta_path:

@@ -1,4 +1,4 @@
-"""Environments by the name that config.json keeps. User-made ones are not here: who loads them brings them along."""
+"""Environments by their name in config.json. A user's own environment is not listed here; the caller passes it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from safedsr.errors import UserError
 
 
 def find_environment(data: Mapping[str, Any], num_costs: int, given: Environment | None = None) -> Environment:
-    """The environment that a run folder names: the grid, or the one that the caller gives."""
+    """The environment of a run folder: the grid, or the environment that the caller passes."""
     name = data["name"]
     if given is not None:
         if given.name != name or given.spec.costs != num_costs:

@@ -1,1 +1,1 @@
-"""The on-policy baselines: one rollout, one pair of critics, one toolkit, and a table with a row an algorithm."""
+"""The on-policy baselines: shared rollouts, critics and policy steps, and a table with one row for each algorithm."""

@@ -6,11 +6,11 @@ from jax import Array
 
 
 def gae(reward: Array, value: Array, next_value: Array, done: Array, gamma: float, lam: float) -> Array:
-    """Advantages [T] from V(s), V(s′) [T]; `next_value` is 0 where the episode terminated, `done` where it ended."""
+    """Advantages [T] from V(s), V(s′) [T]; `next_value` is 0 after termination, `done` 1 where an episode ends."""
     delta = reward + gamma * next_value - value
     carry = gamma * lam * (1.0 - done)
 
-    # A_t = δ_t + carry_t · A_{t+1} is an affine map a step, and affine maps compose associatively.
+    # Each step A_t = δ_t + carry_t · A_{t+1} is an affine map, and affine maps compose associatively.
     def compose(later: tuple[Array, Array], earlier: tuple[Array, Array]) -> tuple[Array, Array]:
         return earlier[0] * later[0], earlier[1] + earlier[0] * later[1]
 
@@ -19,11 +19,11 @@ def gae(reward: Array, value: Array, next_value: Array, done: Array, gamma: floa
 
 
 def standardize(advantage: Array) -> Array:
-    """Reward advantages: mean 0, standard deviation 1 over the epoch."""
+    """Reward advantages with mean 0 and standard deviation 1 over the epoch."""
     centred = center(advantage)
     return centred / (jnp.std(advantage) + 1e-8)
 
 
 def center(advantage: Array) -> Array:
-    """Cost advantages: mean 0 only, so that their weight depends on the scale of the cost."""
+    """Cost advantages with mean 0; they are not rescaled, so that they keep the scale of the cost."""
     return advantage - jnp.mean(advantage, 0, keepdims=True)

@@ -1,4 +1,4 @@
-"""The table: eleven constrained algorithms and the four they are built on, a row each."""
+"""The table of on-policy algorithms: eleven constrained ones, and the four unconstrained ones they are based on."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from safedsr.types import Choice, Draws, PyTree, Seen, Trainer, Values
 
 
 class Baseline(NamedTuple):
-    """Where λ comes from, and what is climbed by gradient or how by one step over all samples."""
+    """A controller of the cost weights, and either a surrogate loss for minibatches or a policy step on all samples."""
 
     controller: Callable[[OnPolicyConfig], Controller]
     surrogate: Surrogate | None = None
@@ -50,24 +50,24 @@ BASELINES = {
 
 
 class State(NamedTuple):
-    """Everything one seed is at one moment."""
+    """The training state of one seed."""
 
     key: Array
-    learn_key: Array  # drawn with the walk's, used when the epoch is over
+    learn_key: Array  # drawn at the start of an epoch, used at its end
     learner: ActorCritic
     walk: Walk
     controller: PyTree
 
 
 class Policy(NamedTuple):
-    """What acting needs."""
+    """The actor, and the statistics that normalise its observations."""
 
     actor: PyTree
     obs_scale: normalizer.Running
 
 
 def make_baseline(config: OnPolicyConfig, environment: Environment, name: str) -> Trainer:
-    """The trainer of a row."""
+    """The trainer of an algorithm of the table."""
     row, spec = BASELINES[name], environment.spec
     if not spec.costs:
         raise UserError(f"{name} needs a cost and this environment has none; give it an empty one ('none')")

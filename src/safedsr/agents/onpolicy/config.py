@@ -95,12 +95,12 @@ class OnPolicyConfig:
 
     @property
     def period(self) -> int:
-        """Environment steps after which the loop repeats itself."""
+        """Environment steps of one period of the training loop."""
         return self.steps_per_epoch
 
     @property
     def aim(self) -> tuple[float, ...] | None:
-        """The controllers steer to the budget."""
+        """None: the target cost of the controllers is the budget."""
         return None
 
     def check_steps(self, steps: int) -> None:

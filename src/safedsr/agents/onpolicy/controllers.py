@@ -1,6 +1,6 @@
-"""Where the pressure of the costs comes from: Adam on λ, PID, a barrier, a switch, or nowhere.
+"""Controllers of the cost weights: λ by Adam or PID, a barrier, a switch, a hinge penalty, or none.
 
-A controller answers once an epoch to J_C, the mean cost of the last finished episodes.
+A controller is updated once in each epoch, with J_C, the mean cost of the last finished episodes.
 """
 
 from collections.abc import Callable
@@ -22,22 +22,22 @@ def lagrangian_share(lam: Array) -> Array:
 
 
 class Controller(NamedTuple):
-    """Pure functions over a state of its own."""
+    """A controller as pure functions of its state."""
 
     init: Callable[[int], PyTree]  # number of costs -> state
     update: Callable[[PyTree, Array, Array], PyTree]  # (state, J_C [J], budget [J]) -> state
     lam: Callable[[PyTree], Array]  # state -> λ [J]
-    share: Callable[[Array], Array] = lagrangian_share  # λ -> share of each cost in what is climbed [J]
-    hinge: float = 0.0  # weight of the excess itself
+    share: Callable[[Array], Array] = lagrangian_share  # λ -> weight of each cost in the objective [J]
+    hinge: float = 0.0  # weight of the penalty on J_C - b (P3O)
 
 
 def ignore(config: OnPolicyConfig) -> Controller:
-    """No weight at all: unconstrained algorithms, and those whose step handles the cost itself."""
+    """Weight 0: for unconstrained algorithms, and for those whose policy step handles the cost itself."""
     return Controller(init=jnp.zeros, update=lambda lam, j_c, budget: lam, lam=lambda lam: lam)
 
 
 def lagrangian(config: OnPolicyConfig) -> Controller:
-    """λ climbs λ·(J_C - b) by Adam and stays at or above 0."""
+    """Gradient ascent of λ on λ·(J_C - b) by Adam, with λ ≥ 0."""
     adam = optax.adam(config.lam_lr)
 
     def init(num_costs: int) -> PyTree:
@@ -53,7 +53,7 @@ def lagrangian(config: OnPolicyConfig) -> Controller:
 
 
 class PidState(NamedTuple):
-    """What a PID controller remembers."""
+    """The state of a PID controller."""
 
     now: Pid
     past: Array  # [delay, J] smoothed costs, oldest first
@@ -61,7 +61,7 @@ class PidState(NamedTuple):
 
 
 def pid(config: OnPolicyConfig) -> Controller:
-    """OmniSafe's PID: λ is made anew from smoothed error, integral and slope each time."""
+    """OmniSafe's PID: each update computes λ from the smoothed error, the integral and the derivative."""
 
     def init(num_costs: int) -> PidState:
         zero = jnp.zeros(num_costs)
@@ -81,7 +81,7 @@ def pid(config: OnPolicyConfig) -> Controller:
 
 
 def barrier(config: OnPolicyConfig) -> Controller:
-    """IPO: κ / (b - J_C), and the largest weight where the budget is broken or nearly so."""
+    """IPO: the weight κ / (b - J_C), or `barrier_max` if J_C exceeds the budget or comes close to it."""
 
     def update(lam: Array, j_c: Array, budget: Array) -> Array:
         weight = config.barrier / (budget - j_c + 1e-8)
@@ -91,7 +91,7 @@ def barrier(config: OnPolicyConfig) -> Controller:
 
 
 def switch(config: OnPolicyConfig) -> Controller:
-    """OnCRPO: the reward alone within the budget and a distance, else the cost that exceeds it most, alone."""
+    """OnCRPO: the objective is the reward while J_C ≤ b + `distance`, else only the cost with the largest excess."""
 
     def update(lam: Array, j_c: Array, budget: Array) -> Array:
         excess = j_c - budget - config.distance
@@ -102,5 +102,5 @@ def switch(config: OnPolicyConfig) -> Controller:
 
 
 def hinge(config: OnPolicyConfig) -> Controller:
-    """P3O: no weight against the reward, a fixed one on the excess itself."""
+    """P3O: weight 0 for the cost advantages, and a fixed weight for the penalty on the excess J_C - b."""
     return ignore(config)._replace(hinge=config.hinge)

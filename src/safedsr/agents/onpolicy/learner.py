@@ -1,4 +1,4 @@
-"""What is learnt from an epoch: the critics by minibatches, the actor with them or by one step over all samples."""
+"""Updates after an epoch: critics on minibatches, the actor on the same minibatches or by one step on all samples."""
 
 from typing import Any, NamedTuple
 
@@ -19,11 +19,11 @@ from safedsr.envs.environment import Spec
 from safedsr.errors import UserError
 from safedsr.types import PyTree
 
-TORCH_EPSILON = 1e-6  # of clip_grad_norm_
+TORCH_EPSILON = 1e-6  # as in PyTorch's clip_grad_norm_
 
 
 class Nets(NamedTuple):
-    """Actor and critics; `cost_critics` holds J of them along its leading axis. Also their optimisers' states."""
+    """Actor and critics, or their optimisers' states; `cost_critics` holds J critics along its leading axis."""
 
     actor: Any
     reward_critic: Any
@@ -31,7 +31,7 @@ class Nets(NamedTuple):
 
 
 class ActorCritic(NamedTuple):
-    """The networks and their optimisers."""
+    """The networks and their optimisers' states."""
 
     nets: Nets
     optimizers: Nets
@@ -42,7 +42,7 @@ def _adam(config: OnPolicyConfig) -> Any:
 
 
 def clip_length(longest: float) -> optax.GradientTransformation:
-    """Shortens gradients as PyTorch does: by longest / (length + 1e-6), where that is below 1."""
+    """Clips gradients as PyTorch does: by the factor longest / (norm + 1e-6), if it is below 1."""
 
     def shorten(slope: PyTree, params: PyTree) -> PyTree:
         del params
@@ -54,7 +54,7 @@ def clip_length(longest: float) -> optax.GradientTransformation:
 
 
 def init(key: Array, seed: Array, spec: Spec, config: OnPolicyConfig) -> ActorCritic:
-    """Networks with tanh, started as PyTorch's layers; `seed` is the number that PyTorch's generator starts from."""
+    """Networks with tanh, initialised as PyTorch's layers; `seed` is the seed of PyTorch's random generator."""
     outputs = (spec.actions, 1, *[1] * spec.costs)
     keys = jax.random.split(key, len(outputs))
     inputs = spec.observations
@@ -71,7 +71,7 @@ def init(key: Array, seed: Array, spec: Spec, config: OnPolicyConfig) -> ActorCr
 
 
 def action_order(spec: Spec, config: OnPolicyConfig) -> list[int]:
-    """Which output of PyTorch's first actor stands for each action."""
+    """The output of PyTorch's initial actor that each action uses."""
     letters = [name[:1] for name in spec.action_names]
     if sorted(letters) == sorted(config.action_order):
         return [config.action_order.index(letter) for letter in letters]
@@ -84,7 +84,7 @@ def action_order(spec: Spec, config: OnPolicyConfig) -> list[int]:
 
 
 def critic_loss(critic: Mlp, obs: Array, target: Array, weight: Array, config: OnPolicyConfig) -> Array:
-    """Squared error, and a little of the sum of squares of all parameters."""
+    """Mean squared error, and an L2 penalty on all parameters."""
     squares = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(critic))
     return average((jax.vmap(critic)(obs)[:, 0] - target) ** 2, weight) + config.critic_l2 * squares
 
@@ -111,7 +111,7 @@ def learn_critics(learner: ActorCritic, part: Batch, weight: Array, config: OnPo
 
 
 def minibatches(key: Array, count: int, size: int) -> tuple[Array, Array]:
-    """Shuffled rows [batches, size] and their weights: the last batch is filled up with rows that do not count."""
+    """Shuffled row indices [batches, size] and their weights; the last batch is padded with rows of weight 0."""
     batches = -(-count // size)
     spare = batches * size - count
     rows = jnp.concatenate([jax.random.permutation(key, count), jnp.zeros(spare, jnp.int32)])
@@ -133,7 +133,7 @@ def learn_together(
     rate: Array,
     config: OnPolicyConfig,
 ) -> ActorCritic:
-    """Passes over the samples, actor and critics on the same minibatches, until the policy has moved far enough."""
+    """Passes over the samples, actor and critics on the same minibatches, until the KL divergence exceeds its limit."""
     old = log_probs(learner.nets.actor, batch.obs)
 
     def loss(actor: Mlp, part: Batch, weight: Array) -> Array:
@@ -162,7 +162,7 @@ def learn_together(
 def learn_apart(
     key: Array, learner: ActorCritic, batch: Batch, pressure: Pressure, step: PolicyStep, config: OnPolicyConfig
 ) -> ActorCritic:
-    """One step of the actor over all samples, then passes for the critics alone."""
+    """One step of the actor on all samples, then passes over the samples for the critics only."""
     theta, rebuild = ravel_pytree(learner.nets.actor)
     old = jax.lax.stop_gradient(log_probs(learner.nets.actor, batch.obs))
     advantage = mixed(batch, pressure.share)

@@ -1,4 +1,4 @@
-"""What a policy is to improve: the epoch's samples and the pressure of the costs, as functions of the policy."""
+"""The optimisation problem of an epoch: its samples, the weights of the costs, and objectives of the policy."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,11 +11,11 @@ from safedsr.core.nets import Mlp
 
 
 class Batch(NamedTuple):
-    """An epoch's samples [T], as the learner sees them."""
+    """The samples [T] of an epoch."""
 
-    obs: Array  # [T, 2] normalised
+    obs: Array  # [T, observations] normalised
     action: Array  # [T]
-    log_prob: Array  # [T] when it was chosen
+    log_prob: Array  # [T] of the action, under the policy that chose it
     reward_advantage: Array  # [T] standardised
     cost_advantage: Array  # [T, J] centred
     reward_target: Array  # [T]
@@ -23,21 +23,21 @@ class Batch(NamedTuple):
 
 
 class Pressure(NamedTuple):
-    """How much the costs count in this epoch: data, so that algorithms that differ only here share a program."""
+    """Weights of the costs in this epoch; arrays, so that algorithms that differ only here share a program."""
 
-    share: Array  # [J] of each cost in what is climbed; the reward has the rest
-    hinge: Array  # [] weight of the excess itself (P3O)
+    share: Array  # [J] weight of each cost in the objective; the weight of the reward is 1 - Σ share
+    hinge: Array  # [] weight of the penalty on the excess (P3O)
     excess: Array  # [J] J_C - budget
 
 
 class Problem(NamedTuple):
-    """An epoch's task for a step over flat parameters."""
+    """The functions of flat policy parameters that a policy step needs."""
 
-    gain: Callable[[Array], Array]  # surrogate of what is to be climbed
+    gain: Callable[[Array], Array]  # surrogate objective
     cost: Callable[[Array], Array]  # [J] surrogate of each cost
     log_probs: Callable[[Array], Array]  # [T, A] of all actions
-    kl: Callable[[Array], Array]  # mean divergence from the policy that walked
-    excess: Array  # [J]
+    kl: Callable[[Array], Array]  # mean KL divergence from the policy that collected the samples
+    excess: Array  # [J] J_C - budget
 
 
 def log_probs(actor: Mlp, obs: Array) -> Array:
@@ -46,7 +46,7 @@ def log_probs(actor: Mlp, obs: Array) -> Array:
 
 
 def ratios(actor: Mlp, batch: Batch) -> Array:
-    """New over old probability of the actions taken."""
+    """Probability ratios [T], new over old policy, of the actions taken."""
     new = jnp.take_along_axis(log_probs(actor, batch.obs), batch.action[:, None], 1)[:, 0]
     return jnp.exp(new - batch.log_prob)
 

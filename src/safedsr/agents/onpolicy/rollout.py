@@ -1,4 +1,4 @@
-"""What an on-policy agent sees of an epoch of steps, and the samples the learner makes of it."""
+"""Rollouts of an epoch: running statistics, samples, and the batch that the learner gets."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from safedsr.types import Seen
 
 
 class Scales(NamedTuple):
-    """The running statistics of what the learner sees."""
+    """Running statistics for the normalisation of observations, rewards and costs."""
 
     obs: Running
     reward: Running
@@ -28,18 +28,18 @@ class Window(NamedTuple):
     """The costs of the last finished episodes."""
 
     costs: Array  # [window, J]
-    count: Array  # [] int32, how many there ever were
+    count: Array  # [] int32, number of finished episodes so far
 
 
 class Walk(NamedTuple):
-    """What is known while an epoch is walked."""
+    """The statistics that are updated during an epoch."""
 
     scales: Scales
     window: Window
 
 
 class Sample(NamedTuple):
-    """A step as the learner sees it."""
+    """One step with normalised observations, reward and costs."""
 
     obs: Array
     action: Array
@@ -76,24 +76,24 @@ def unpack(rows: Array, spec: Spec) -> Sample:
 
 
 def init_walk(spec: Spec, config: OnPolicyConfig) -> Walk:
-    """Nothing seen yet."""
+    """Statistics before the first step."""
     scales = Scales(normalizer.init((spec.observations,)), normalizer.init(()), normalizer.init((spec.costs,)))
     return Walk(scales, init_window(spec.costs, config))
 
 
 def init_window(num_costs: int, config: OnPolicyConfig) -> Window:
-    """No episode yet."""
+    """A window without episodes."""
     return Window(jnp.zeros((config.window, num_costs)), jnp.zeros((), jnp.int32))
 
 
 def mean_cost(window: Window, budget: Array) -> Array:
-    """J_C [J]; before any episode has ended, the budget, so that nothing is steered by nothing."""
+    """J_C [J]; the budget before the first episode has ended, so that the excess J_C - b is 0."""
     filled = jnp.minimum(window.count, len(window.costs))
     return jnp.where(filled > 0, window.costs.sum(0) / jnp.maximum(filled, 1), budget)
 
 
 def remember_cost(window: Window, cost: Array, done: Array) -> Window:
-    """The window after an episode of that cost, if one is done."""
+    """Add the cost of an episode to the window, if the episode is done."""
     written = window.costs.at[window.count % len(window.costs)].set(cost)
     return Window(jnp.where(done, written, window.costs), window.count + done)
 
@@ -103,22 +103,22 @@ def _maybe(use: bool, running: Running, x: Array) -> tuple[Running, Array]:
 
 
 def begin(walk: Walk, obs: Array, config: OnPolicyConfig) -> Walk:
-    """An epoch begins with a fresh episode; one that was cut by the end of the epoch before is forgotten."""
+    """Start an epoch with a new episode; an episode that the end of the last epoch cut is not continued."""
     obs_scale, _ = _maybe(config.normalize_obs, walk.scales.obs, obs)
     return walk._replace(scales=walk.scales._replace(obs=obs_scale))
 
 
 def look(obs_scale: Running, obs: Array, config: OnPolicyConfig) -> Array:
-    """An observation as the policy sees it."""
+    """The observation as input of the policy, normalised if the settings say so."""
     return normalizer.apply(obs_scale, obs) if config.normalize_obs else obs
 
 
 def observe(
     walk: Walk, action: Array, log_prob: Array, obs: Array, seen: Seen, config: OnPolicyConfig
 ) -> tuple[Walk, Sample]:
-    """The statistics after a step, and the step as the learner sees it; `obs` is what the policy saw."""
+    """The statistics after a step, and the sample of the step; `obs` was the input of the policy."""
     ended, next_obs = _maybe(config.normalize_obs, walk.scales.obs, seen.next_obs)
-    # Where an episode ends, the start of the next one is one sample more, and comes after it.
+    # At the end of an episode, the start of the next episode is one more sample of the statistics, after s′.
     restarted, _ = _maybe(config.normalize_obs, ended, seen.start)
     obs_scale = jax.tree.map(lambda new, old: jnp.where(seen.done, new, old), restarted, ended)
     reward_scale, reward = _maybe(config.normalize_reward, walk.scales.reward, seen.reward)

@@ -1,6 +1,6 @@
-"""How a policy climbs over all samples at once: natural gradient, trust region, CPO's and PCPO's constrained steps.
+"""Policy steps on all samples at once: natural gradient, trust region, and the constrained steps of CPO and PCPO.
 
-A step takes flat parameters and a `Problem` and gives new flat parameters. Small constants are OmniSafe's.
+A step takes flat parameters and a `Problem` and returns new flat parameters. Small constants are OmniSafe's.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from safedsr.agents.onpolicy.problem import Problem
 from safedsr.agents.onpolicy.trust_region import conjugate_gradient, fisher_product, line_search
 
 TINY = 1e-8
-SMALL_GRADIENT = 1e-6  # squared length under which CPO takes the cost for flat
+SMALL_GRADIENT = 1e-6  # squared norm up to which CPO treats the gradient of the cost as 0
 
 PolicyStep = Callable[[Array, Problem, OnPolicyConfig], Array]
 
@@ -25,19 +25,19 @@ def _curvature(theta: Array, problem: Problem, config: OnPolicyConfig) -> Callab
 
 
 def _natural_direction(theta: Array, problem: Problem, config: OnPolicyConfig) -> Array:
-    """The natural gradient, scaled to the allowed divergence."""
+    """The natural gradient, scaled to the allowed KL divergence."""
     product = _curvature(theta, problem, config)
     x = conjugate_gradient(product, jax.grad(problem.gain)(theta), config.cg_iters)
     return jnp.sqrt(2 * config.target_kl / (x @ product(x) + TINY)) * x
 
 
 def natural(theta: Array, problem: Problem, config: OnPolicyConfig) -> Array:
-    """The whole natural step, unchecked."""
+    """The full natural gradient step, without a line search."""
     return theta + _natural_direction(theta, problem, config)
 
 
 def trust_region(theta: Array, problem: Problem, config: OnPolicyConfig) -> Array:
-    """The natural step, shortened until it gains and stays near."""
+    """The natural gradient step, shortened until the objective does not fall and the KL divergence keeps its limit."""
     before = problem.gain(theta)
 
     def accepts(step: Array) -> Array:
@@ -57,12 +57,12 @@ class Geometry(NamedTuple):
     q: Array  # xᵀFx
     r: Array  # gᵀp
     s: Array  # bᵀp
-    flat_cost: Array  # [] bool, b is all but zero
+    flat_cost: Array  # [] bool, b is almost 0
     c: Array  # [] J_C - budget
 
 
 def geometry(theta: Array, problem: Problem, config: OnPolicyConfig) -> Geometry:
-    """The quantities of CPO and PCPO, for their one cost."""
+    """The quantities of CPO and PCPO, for one cost."""
     product = _curvature(theta, problem, config)
     g = jax.grad(problem.gain)(theta)
     b = jax.grad(lambda theta: problem.cost(theta)[0])(theta)
@@ -72,9 +72,9 @@ def geometry(theta: Array, problem: Problem, config: OnPolicyConfig) -> Geometry
 
 
 def cpo_direction(at: Geometry, config: OnPolicyConfig) -> tuple[Array, Array]:
-    """CPO's step before the line search, and its case (0 infeasible … 4 cost is flat)."""
+    """CPO's step before the line search, and its case (0 infeasible … 4 gradient of the cost is 0)."""
     delta = config.target_kl
-    # The formulas are those of a g that descends a loss, and ours climbs a gain: then r = gᵀp changes its sign.
+    # The formulas assume that g is the gradient of a loss; here g is that of a gain, so r = gᵀp changes its sign.
     at = at._replace(r=-at.r) if config.cpo_sign == "climb" else at
     a = at.q - at.r**2 / (at.s + TINY)
     b = 2 * delta - at.c**2 / (at.s + TINY)
@@ -96,20 +96,20 @@ def _cpo_multiplier(at: Geometry, a: Array, b: Array, delta: float, guard: bool)
     best_b = jnp.sqrt(at.q / (2 * delta))
     rho = at.r / (at.c + TINY)
     inside = at.c < 0
-    a_is_low = jnp.stack([inside, ~inside])  # one of them lies in [0, ρ], the other in [ρ, ∞)
-    low = jnp.minimum(jnp.stack([best_a, best_b]), rho)  # as torch clamps: where ρ < 0 the upper bound wins
+    a_is_low = jnp.stack([inside, ~inside])  # one candidate lies in [0, ρ], the other in [ρ, ∞)
+    low = jnp.minimum(jnp.stack([best_a, best_b]), rho)  # as torch.clamp: if ρ < 0, the result is ρ
     high = jnp.maximum(jnp.stack([best_a, best_b]), rho)
     lam = jnp.where(a_is_low, low, high)
     value_a = -0.5 * (a / (lam[0] + TINY) + b * lam[0]) - at.r * at.c / (at.s + TINY)
     value_b = -0.5 * (at.q / (lam[1] + TINY) + 2 * delta * lam[1])
     values = jnp.stack([value_a, value_b])
-    if guard:  # an interval that is empty has no candidate
+    if guard:  # an empty interval has no candidate
         values = jnp.where(a_is_low & (rho < 0), -jnp.inf, values)
     return jnp.where(values[0] >= values[1], lam[0], lam[1])
 
 
 def _cautious(theta: Array, direction: Array, needs_gain: Array, problem: Problem, config: OnPolicyConfig) -> Array:
-    """Shortens a step until the cost keeps its limit, the divergence its own, and the reward gains where it must."""
+    """Shorten a step until cost and KL divergence keep their limits and, if `needs_gain`, the gain does not fall."""
     gain, cost = problem.gain(theta), problem.cost(theta)[0]
     room = jnp.maximum(-problem.excess[0], 0.0)
 
@@ -129,10 +129,10 @@ def constrained(theta: Array, problem: Problem, config: OnPolicyConfig) -> Array
 
 
 def pcpo_direction(at: Geometry, config: OnPolicyConfig) -> Array:
-    """PCPO's step: towards the reward, then projected onto the cost's limit."""
+    """PCPO's step: a step for the reward, then a projection onto the limit of the cost."""
     scale = jnp.sqrt(2 * config.target_kl / (at.q + TINY))
     first = at.hx if config.pcpo_first_term == "Hx" else at.x
-    # OmniSafe adds its small constant to the first term alone; where q or s is 0 the line search refuses the step.
+    # OmniSafe adds its small constant to the first term only; if q or s is 0, the line search rejects the step.
     excess = (jnp.sqrt(2 * config.target_kl / at.q) * at.r + at.c) / at.s
     return scale * first - jnp.maximum(0.0, excess) * at.p
 

@@ -1,4 +1,4 @@
-"""What a policy climbs by gradient, as a loss over a minibatch whose rows have weights (0 for padding)."""
+"""Surrogate losses of a policy on a minibatch whose rows have weights (0 for padding)."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ Surrogate = Callable[[Array, Batch, Pressure, Array, OnPolicyConfig], Array]
 
 
 def average(values: Array, weight: Array) -> Array:
-    """Mean over the rows that count."""
+    """Weighted mean over rows."""
     return jnp.tensordot(weight, values, 1) / weight.sum()
 
 
@@ -23,7 +23,7 @@ def plain(ratio: Array, batch: Batch, pressure: Pressure, weight: Array, config:
 
 
 def clipped(ratio: Array, batch: Batch, pressure: Pressure, weight: Array, config: OnPolicyConfig) -> Array:
-    """PPO's clipped loss, and P3O's hinge on the cost where its weight is not 0."""
+    """PPO's clipped loss, plus P3O's hinge penalty on the cost, if its weight is not 0."""
     advantage = mixed(batch, pressure.share)
     near = ratio.clip(1 - config.clip, 1 + config.clip)
     reward = -average(jnp.minimum(ratio * advantage, near * advantage), weight)

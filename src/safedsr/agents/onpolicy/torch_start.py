@@ -1,6 +1,6 @@
-"""Networks as PyTorch draws them after `torch.manual_seed(seed)`: a Mersenne Twister, and OmniSafe's order of layers.
+"""Initial networks as in PyTorch after `torch.manual_seed(seed)`: a Mersenne Twister, and OmniSafe's order of layers.
 
-Which networks ten seeds start from decides much of what they reach, so a comparison with published seeds needs theirs.
+Results of ten seeds depend strongly on the initial networks, so a comparison with published seeds needs the same ones.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from jax import Array
 
 from safedsr.core.nets import Mlp
 
-LENGTH, SHIFT = 624, 397  # of the twister's state
+LENGTH, SHIFT = 624, 397  # of the state of the Mersenne Twister
 
 
 def numbers(seed: Array, count: int) -> Array:
@@ -35,7 +35,7 @@ def numbers(seed: Array, count: int) -> Array:
 
 
 def _twist(old: Array) -> Array:
-    """The next state; what depends on new numbers is made in stretches that are already there."""
+    """The next state, computed in parts, because later parts depend on new numbers of earlier parts."""
 
     def mixed(here: Array, following: Array, far: Array) -> Array:
         y = (here & jnp.uint32(0x80000000)) | (following & jnp.uint32(0x7FFFFFFF))
@@ -50,9 +50,9 @@ def _twist(old: Array) -> Array:
 
 
 def start(seed: Array, nets: list[Mlp]) -> list[Mlp]:
-    """The networks with the numbers that PyTorch would draw for them, one after the other.
+    """The networks with the weights that PyTorch would draw for them, one network after the other.
 
-    OmniSafe draws the weights of a layer twice: when the layer is made, and again by its own initialiser.
+    OmniSafe draws the weights of a layer twice: when the layer is created, and again by its own initialiser.
     """
     sizes = [(layer.weight.shape, layer.bias.shape) for net in nets for layer in net.layers]  # type: ignore[union-attr]
     draws = [2 * m * n + m for (m, n), _ in sizes]

@@ -12,7 +12,7 @@ CG_EPSILON, CG_TOLERANCE = 1e-6, 1e-10
 def fisher_product(log_probs: Callable[[Array], Array], theta: Array, damping: float) -> Callable[[Array], Array]:
     """v ↦ (F + damping·I)·v, F the mean over samples of Jᵀ·diag(p)·J, with J the Jacobian of `log_probs` [T, A].
 
-    That is the Hessian of the mean KL divergence from the policy at `theta`, without differentiating twice.
+    F is the Hessian of the mean KL divergence from the policy at `theta`, computed without second derivatives.
     """
     now, push = jax.linearize(log_probs, theta)
     pull = jax.linear_transpose(push, theta)

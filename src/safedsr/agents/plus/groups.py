@@ -1,4 +1,4 @@
-"""Groups of states, whose visits SafeDSR-plus predicts: the environment's own, or those nearest to n points."""
+"""Groups of states, whose visits SafeDSR-plus predicts: the environment's own, or one for each of n points."""
 
 import functools
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from safedsr.types import PyTree
 
 
 class Points(NamedTuple):
-    """Points in the box of observations; arrays, since they become part of a policy."""
+    """Points between the bounds of the observations; arrays, because they are saved with a policy."""
 
     points: Array  # [n, observations] each between 0 and 1
     low: Array  # [observations]
@@ -22,7 +22,7 @@ class Points(NamedTuple):
 
 
 def groups_of(environment: Environment, config: SafeDsrPlusConfig) -> Features:
-    """The environment's own groups, or the nearest of `config.points` quasi-random points in its box."""
+    """The environment's own groups, or groups by the nearest of `config.points` quasi-random points."""
     if environment.features is not None:
         return environment.features
     if environment.spec.low is None:
@@ -35,7 +35,7 @@ def groups_of(environment: Environment, config: SafeDsrPlusConfig) -> Features:
 
 @functools.cache
 def nearest_point(spec: Spec, count: int, octaves: int) -> Features:
-    """States grouped by the nearest of `count` points; a group's width is 2^(1 - octaves) of the box."""
+    """Groups of states by the nearest of `count` points; the unit of width is 2^(1 - octaves) of high - low."""
     from scipy.stats.qmc import Halton
 
     assert spec.low is not None and spec.high is not None
@@ -44,7 +44,7 @@ def nearest_point(spec: Spec, count: int, octaves: int) -> Features:
     units = 2.0 ** (octaves - 1)
 
     def frame(params: PyTree) -> Points:
-        del params  # the box is the same whatever they are
+        del params  # the bounds do not depend on the parameters
         return Points(jnp.asarray(points), jnp.asarray(low), jnp.asarray(np.maximum(high - low, 1e-9)))
 
     def scaled(frame: Points, obs: Array) -> Array:

@@ -1,9 +1,9 @@
-"""SafeDSR-plus: successor features that say where one goes, learnt to be right where it matters.
+"""SafeDSR-plus: successor features over groups of states. It is not in the paper.
 
-A feature is a group of states (a cell of the map): M(s, a) holds how often, discounted, each group will be entered.
-Rewards and costs are those of groups, so their weights are plain means, exact and ready for any cost map. What M is
-trained for is first of all the value of its errors, M·w_r and M·w_c, and only then M itself. Losses are written for
-one transition.
+A feature is a group of states (a cell of the map): M(s, a) is the expected discounted number of visits to each group.
+The weights w_r and w_c are the mean reward and costs of each group, so they need no gradient steps and fit any cost
+map. The loss of M is mainly the squared errors of Q = M·w_r and K = M·w_c, with a small term for M itself. Losses are
+written for one transition.
 """
 
 from functools import partial
@@ -26,7 +26,7 @@ from safedsr.types import PyTree, Transition, Values
 
 
 class Kit(NamedTuple):
-    """What is fixed when the agent is compiled."""
+    """Static arguments of the compiled functions: settings, groups of states, and the environment's spec."""
 
     config: SafeDsrPlusConfig
     groups: Features
@@ -34,7 +34,7 @@ class Kit(NamedTuple):
 
 
 class GroupNet(eqx.Module):
-    """A number for every action and group: waves of the observation, a layer for all actions, one for each, groups."""
+    """An output for every action and group: sine and cosine inputs, one layer for all actions, then one for each."""
 
     trunk: Mlp
     last: eqx.nn.Linear
@@ -44,11 +44,11 @@ class GroupNet(eqx.Module):
         config, spec = kit.config, kit.spec
         inputs = spec.observations * (1 + 2 * config.octaves)
         self.trunk = Mlp((inputs, config.trunk, spec.actions * config.head), key=trunk_key)
-        # A last layer of zeros: nothing is expected at first, instead of something random of every group.
+        # The last layer starts at 0, so that the first outputs are 0 instead of random.
         self.last = jax.tree.map(jnp.zeros_like, eqx.nn.Linear(config.head, count, key=last_key))
 
     def hidden(self, obs: Array, frame: PyTree, groups: Features) -> Array:
-        """What the last layer sees, [A, head]."""
+        """The input of the last layer, [A, head]."""
         octaves = (self.trunk.layers[0].weight.shape[1] // len(obs) - 1) // 2
         turns = groups.units(frame, obs)[:, None] / 2.0 ** jnp.arange(1, octaves + 1)[None]  # wavelengths 2, 4, 8 …
         waves = 2 * jnp.pi * turns.ravel()
@@ -56,24 +56,24 @@ class GroupNet(eqx.Module):
         return jax.nn.relu(self.trunk(inputs)).reshape(-1, self.last.weight.shape[1])
 
     def __call__(self, obs: Array, action: Array, frame: PyTree, groups: Features) -> Array:
-        """What it says of one action, [groups]."""
+        """The outputs for one action, [groups]."""
         return dense(self.last, self.hidden(obs, frame, groups)[action])
 
 
 class Forecast(NamedTuple):
-    """φ: in which group a step will end."""
+    """φ: predicts the group of s′."""
 
     net: GroupNet
     frame: PyTree
 
 
 def features(phi: Forecast, obs: Array, action: Array, groups: Features) -> Array:
-    """φ(s, a): the chance of each group, [groups]."""
+    """φ(s, a): the probability that s′ is in each group, [groups]."""
     return jax.nn.softmax(phi.net(obs, action, phi.frame, groups))
 
 
 class PlusPolicy(NamedTuple):
-    """What acting and adapting need."""
+    """The networks and weights for acting and adaptation."""
 
     phi: Forecast
     successor: GroupNet  # M
@@ -81,7 +81,7 @@ class PlusPolicy(NamedTuple):
 
 
 class PlusState(NamedTuple):
-    """The networks, the target and the optimiser."""
+    """The networks, the target network, the weights and the optimisers' states."""
 
     frame: PyTree
     phi: GroupNet
@@ -93,7 +93,7 @@ class PlusState(NamedTuple):
 
 
 def init(key: Array, params: PyTree, kit: Kit) -> PlusState:
-    """M expects nothing, φ knows nothing."""
+    """The initial state: M is 0, φ is uniform over the groups."""
     count = kit.groups.count(params)
     phi_key, successor_key = jax.random.split(key)
     phi, successor = (GroupNet(count, kit, key=k) for k in (phi_key, successor_key))
@@ -109,13 +109,13 @@ def init(key: Array, params: PyTree, kit: Kit) -> PlusState:
 
 
 def go_on(policy: PlusPolicy, optimizer: Any, config: SafeDsrPlusConfig) -> PlusState:
-    """A learner that goes on from a policy, its optimisers anew."""
+    """A learner state that continues from a policy, with new optimiser states."""
     (net, frame), successor, weights = policy
     return PlusState(frame, net, successor, successor, weights, adam(config).init(net), optimizer.init(successor))
 
 
 def crop(policy: PlusPolicy, params: PyTree, groups: Features) -> PlusPolicy:
-    """The policy for its own parameters alone, without the groups by which those were padded beside larger ones."""
+    """The policy without the groups of the padding, which is added if tasks of different sizes are trained together."""
     (net, frame), successor, weights = policy
     keep = groups.own(frame, params)
 
@@ -126,26 +126,26 @@ def crop(policy: PlusPolicy, params: PyTree, groups: Features) -> PlusPolicy:
     return PlusPolicy(Forecast(of(net), groups.frame(params)), of(successor), weights)
 
 
-def adam(config: SafeDsrPlusConfig) -> Any:  # optax does not know modules as parameters
+def adam(config: SafeDsrPlusConfig) -> Any:  # optax's types do not accept modules as parameters
     """The optimiser of φ and M."""
     return optax.adam(config.learning_rate)
 
 
 def group_means(reservoir: Reservoir, codec: Codec) -> Weights:
-    """The mean reward and costs of what is remembered of each group; 0 where nothing is."""
+    """w_r and w_c: the mean reward and costs of the stored transitions into each group; 0 if there are none."""
     rows, seen = reservoir.rows[0], reservoir.seen[0]
     t = codec.unpack(rows.sum(1) / jnp.maximum(jnp.minimum(seen, rows.shape[1]), 1)[:, None])
     return Weights(t.reward, t.cost.T)
 
 
 def scores(successor: GroupNet, weights: Weights, hidden: Array, lam: Array) -> Array:
-    """Q - λ·K [A], Eq. (15), from what M's last layer sees; that layer is folded with the weights into one vector."""
+    """Q - λ·K [A], Eq. (15), from the input of M's last layer; the weights times that layer give one vector."""
     direction = weights.direction(lam)
     return hidden @ (direction @ successor.last.weight) + direction @ successor.last.bias  # type: ignore[operator]
 
 
 def successor_target(s: PlusState, t: Transition, lam: Array, kit: Kit) -> Array:
-    """The group that was entered, and what follows if some of the later actions are random."""
+    """The target of M: the group of s′ as a one-hot vector, plus γ·M(s′, a′), averaged over ε-greedy actions a′."""
     config, actions = kit.config, kit.spec.actions
     hidden = s.target.hidden(t.next_obs, s.frame, kit.groups)
     best = jax.nn.one_hot(jnp.argmax(scores(s.target, s.weights, hidden, lam)), actions)
@@ -155,7 +155,7 @@ def successor_target(s: PlusState, t: Transition, lam: Array, kit: Kit) -> Array
 
 
 def successor_loss(successor: GroupNet, s: PlusState, t: Transition, goal: Array, kit: Kit) -> Array:
-    """What M's error is worth in reward and in costs, and a little of the error itself."""
+    """The squared errors of Q = M·w_r, of K = M·w_c and of M, weighted by β_r, β_c and `beta_m`."""
     config = kit.config
     error = goal - successor(t.obs, t.action, s.frame, kit.groups)
     reward, cost = error @ s.weights.w_r, s.weights.w_c @ error
@@ -163,7 +163,7 @@ def successor_loss(successor: GroupNet, s: PlusState, t: Transition, goal: Array
 
 
 def learn_successor(s: PlusState, batch: Transition, lam: Array, optimizer: Any, kit: Kit) -> tuple[PlusState, Array]:
-    """One step for M."""
+    """One gradient step for M."""
     goals = jax.vmap(successor_target, (None, 0, None, None))(s, batch, lam, kit)
 
     def loss(successor: GroupNet) -> Array:
@@ -175,7 +175,7 @@ def learn_successor(s: PlusState, batch: Transition, lam: Array, optimizer: Any,
 
 
 def learn_phi(s: PlusState, batch: Transition, kit: Kit) -> tuple[PlusState, Array]:
-    """One step of cross-entropy for φ."""
+    """One gradient step for φ on the cross-entropy of the group of s′."""
 
     def loss(phi: GroupNet) -> Array:
         logits = jax.vmap(lambda obs, action: phi(obs, action, s.frame, kit.groups))(batch.obs, batch.action)
@@ -190,8 +190,8 @@ def learn_phi(s: PlusState, batch: Transition, kit: Kit) -> tuple[PlusState, Arr
 def learn(
     s: PlusState, memory: Memory, lam: Array, key: Array, phase: str, kit: Kit
 ) -> tuple[PlusState, dict[str, Array]]:
-    """All updates of one training; the weights are those of what is remembered."""
-    del phase  # there is only one
+    """One round of updates; w_r and w_c are computed first, from the reservoir."""
+    del phase  # there is only one learning phase
     assert memory.reservoir is not None
     config = kit.config
     batches = replay.choose_biased(
@@ -199,7 +199,7 @@ def learn(
     )
 
     def update(s: PlusState, batch: Transition) -> tuple[PlusState, tuple[Array, Array]]:
-        # The evenly drawn ones come last.
+        # φ learns from the end of the batch, where transitions are sampled uniformly over groups.
         s, phi_value = learn_phi(s, jax.tree.map(lambda x: x[-config.phi_batch :], batch), kit)
         s, value = learn_successor(s, batch, lam, adam(config), kit)
         return s, (phi_value, value)
@@ -210,7 +210,7 @@ def learn(
 
 
 def values(policy: PlusPolicy, obs: Array, lam: Array, groups: Features) -> Values:
-    """Q, K and M of every action; who wants the score alone pays for nothing else."""
+    """Q, K, M and score of every action; a compiled program computes only those that it uses."""
     hidden = policy.successor.hidden(obs, policy.phi.frame, groups)
     m = jax.vmap(partial(dense, policy.successor.last))(hidden)  # [A, groups]
     score = scores(policy.successor, policy.weights, hidden, lam)

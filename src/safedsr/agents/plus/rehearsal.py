@@ -1,4 +1,4 @@
-"""SafeDSR-plus learns M from remembered steps alone, for a small λ and at a rate that falls (adaptation, rung 3)."""
+"""SafeDSR-plus learns M from stored transitions only, for a small λ (adaptation, level 'memory')."""
 
 from functools import partial
 
@@ -12,13 +12,13 @@ from safedsr.agents.plus.config import SafeDsrPlusConfig
 from safedsr.agents.plus.learner import Kit, PlusPolicy, PlusState
 from safedsr.types import Rehearsal, Transition
 
-ROUNDS = 4  # with a search for λ after each
-FAST, SLOW = 2.0, 0.2  # the learning rate at first and at last, in units of the training's
+ROUNDS = 4  # a search for λ follows each round
+FAST, SLOW = 2.0, 0.2  # first and last learning rate, as multiples of the learning rate in training
 SYNC = 250  # updates between copies into the target network
 
 
 def rehearse(policy: PlusPolicy, steps: Transition, costs: int, updates: int, seed: int, kit: Kit) -> Rehearsal:
-    """Rounds of updates for λ₀, whatever λ is now: a large one drowns small differences of reward in errors of cost."""
+    """Rounds of updates for λ₀, not for the current λ: if λ is large, errors of K hide small differences of Q."""
 
     def learn(s: PlusState, lam: Array, key: Array) -> PlusState:
         return learn_from(steps, s, lam, key, kit, -(-updates // ROUNDS), updates)[0]
@@ -36,7 +36,7 @@ def rehearse(policy: PlusPolicy, steps: Transition, costs: int, updates: int, se
 def learn_from(
     steps: Transition, s: PlusState, lam: Array, key: Array, kit: Kit, count: int, updates: int
 ) -> tuple[PlusState, Array]:
-    """`count` of all `updates` on batches of remembered steps, and their mean loss."""
+    """The state after `count` of all `updates` on batches of stored transitions, and the mean loss."""
     optimizer = _optimizer(kit.config, updates)
 
     def update(s: PlusState, xs: tuple[Array, Array]) -> tuple[PlusState, Array]:

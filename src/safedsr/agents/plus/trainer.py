@@ -1,4 +1,4 @@
-"""SafeDSR-plus as a trainer: phases, memory, and what adaptation may ask of it."""
+"""SafeDSR-plus as a trainer: phases, memory, and functions for adaptation."""
 
 from functools import partial
 
@@ -18,7 +18,7 @@ from safedsr.types import Adaptable, PyTree, Trainer
 
 
 def offer(key: Array, reservoir: Reservoir, rows: Array, params: PyTree, kit: Kit) -> Reservoir:
-    """The reservoir after these rows, each in the bin of the group in which it ended."""
+    """The reservoir after these rows, each in the bin of the group of its s′."""
     ends = codec_of(kit.spec).unpack(rows).next_obs
     entered = jax.vmap(kit.groups.index, (None, 0))(kit.groups.frame(params), ends)
     return replay.store(key, reservoir, rows, entered[None])

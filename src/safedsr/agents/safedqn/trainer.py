@@ -1,4 +1,4 @@
-"""SafeDQN (Alg. 1): Q-learning on the reward less λ times the cost."""
+"""SafeDQN (Alg. 1): Q-learning on the reward r - λ·c."""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from safedsr.types import PyTree, Trainer, Transition, Values
 
 
 class DqnState(NamedTuple):
-    """Q, Q_prev and the optimiser."""
+    """Q, the target network Q_prev and the optimiser's state."""
 
     q: Mlp
     target: Mlp
@@ -24,7 +24,7 @@ class DqnState(NamedTuple):
 
 
 def q_loss(q: Mlp, target: Mlp, t: Transition, lam: Array, config: SafeDqnConfig) -> Array:
-    """Alg. 1: (r - λ·c + γ max Q_prev(s′, ·) - Q(s, a))², without the maximum at the goal."""
+    """Alg. 1: (r - λ·c + γ max Q_prev(s′, ·) - Q(s, a))², without the maximum if s′ is terminal."""
     ahead = (1 - t.terminated) * jnp.max(target(t.next_obs))
     goal = t.reward - lam @ t.cost + config.gamma * ahead
     return (goal - q(t.obs)[t.action]) ** 2
@@ -33,15 +33,15 @@ def q_loss(q: Mlp, target: Mlp, t: Transition, lam: Array, config: SafeDqnConfig
 def make_safedqn(config: SafeDqnConfig, environment: Environment) -> Trainer:
     """The trainer of Alg. 1."""
     spec = environment.spec
-    adam: Any = optax.adam(config.learning_rate)  # optax does not know modules as parameters
+    adam: Any = optax.adam(config.learning_rate)  # optax's types do not accept modules as parameters
 
     def init(key: Array, params: PyTree) -> DqnState:
-        del params  # λ folds any number of costs into one reward
+        del params  # Q does not depend on them
         q = Mlp((spec.observations, *config.hidden, spec.actions), key=key)
         return DqnState(q, q, adam.init(q))
 
     def learn(s: DqnState, memory: Memory, lam: Array, key: Array, phase: str) -> tuple[DqnState, dict[str, Array]]:
-        del phase  # there is only one
+        del phase  # there is only one learning phase
 
         def batch_loss(q: Mlp, batch: Transition) -> Array:
             return jax.vmap(q_loss, (None, None, 0, None, None))(q, s.target, batch, lam, config).mean()
@@ -56,7 +56,7 @@ def make_safedqn(config: SafeDqnConfig, environment: Environment) -> Trainer:
         return DqnState(q, s.target, optimizer), {"q_loss": losses.mean()}
 
     def values(q: Mlp, obs: Array, lam: Array) -> Values:
-        del lam  # Q has learnt it
+        del lam  # Q is trained on r - λ·c
         return Values(q=q(obs), k=None, m=None, score=q(obs))
 
     learner = Learner(

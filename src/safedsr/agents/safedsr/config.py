@@ -15,7 +15,7 @@ class SafeDsrConfig(ValueBasedSettings):
     epsilon: EpsilonSchedule = EpsilonSchedule()
     multiplier: MultiplierConfig = MultiplierConfig()
     terminal: Literal["cut", "restart", "absorb"] = "cut"
-    """Successor of the goal in M's target: none (cut, Alg. 2), the next episode's start (restart) or the goal (absorb)."""
+    """Successor of the goal in M's target: none (cut, Alg. 2), the next start (restart) or the goal itself (absorb)."""
     gamma: float = 0.99
     """Discount factor."""
     batch_size: int = 256

@@ -1,7 +1,7 @@
-"""SafeDSR's equations for one state or transition; the caller vmaps and averages.
+"""SafeDSR's equations (Eqs. (8) and (11) to (15)) for one state or transition; the caller vmaps and averages.
 
-Rewards and costs are linear in the features φ, so what is to come is linear in the successor features M. Nothing here
-differentiates M's loss in φ.
+Rewards and costs are linear in the features φ, so Q and K are linear in the successor features M. The loss of M has no
+gradient in φ.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from safedsr.types import Transition, Values
 
 
 class Phi(Mlp):
-    """φ."""
+    """The network of φ."""
 
     def __init__(self, sizes: Sequence[int], *, key: Array) -> None:
         super().__init__(sizes, key=key)
@@ -29,25 +29,25 @@ class Phi(Mlp):
 
 
 class Encoder(NamedTuple):
-    """What t_freeze freezes."""
+    """φ and g, which are frozen at t_freeze."""
 
     phi: Phi
     decoder: Mlp  # g
 
 
 class Weights(NamedTuple):
-    """What turns features into reward and costs."""
+    """Weights of the reward and of the costs, both linear in features."""
 
     w_r: Array  # [d]
     w_c: Array  # [J, d]
 
     def direction(self, lam: Array) -> Array:
-        """w_r - λ·w_c [d]: what successor features are worth."""
+        """w_r - λ·w_c [d]; M times this vector is Q - λ·K."""
         return self.w_r - lam @ self.w_c
 
 
 class DsrPolicy(NamedTuple):
-    """What acting needs."""
+    """The networks and weights for acting and adaptation."""
 
     phi: Phi
     successor: Mlp  # M
@@ -55,12 +55,12 @@ class DsrPolicy(NamedTuple):
 
 
 def features(phi: Mlp, obs: Array, action: Array) -> Array:
-    """φ(s, a), of length 1."""
+    """φ(s, a), scaled to length 1 (Sec. 4.2)."""
     return unit(phi(pair(obs, action, actions_of(phi, obs))))
 
 
 def actions_of(phi: Mlp, obs: Array) -> int:
-    """How many actions φ tells apart: its inputs beside the observation."""
+    """The number of actions: the number of φ's inputs minus the length of the observation."""
     return phi.layers[0].weight.shape[1] - len(obs)
 
 
@@ -70,7 +70,7 @@ def all_features(phi: Mlp, obs: Array) -> Array:
 
 
 def _first_outputs(phi: Mlp, obs: Array) -> Array:
-    """The first layer of φ(s, ·) [A, n]: what the state adds is made once, what an action adds is a column."""
+    """The output of φ's first layer for (s, ·) [A, n]: the part of s is computed once, each action adds a column."""
     first = phi.layers[0]
     weight, bias = first.weight, first.bias
     assert bias is not None
@@ -78,16 +78,16 @@ def _first_outputs(phi: Mlp, obs: Array) -> Array:
 
 
 def short(phi: Mlp) -> bool:
-    """Whether the input of φ's last layer says in fewer numbers what φ says; measured on processors alone."""
+    """Whether `next_features` is the short form: if it is shorter than φ, and on CPUs only, where it was measured."""
     *before, last = phi.layers
     return jax.default_backend() == "cpu" and bool(before) and last.weight.shape[1] + 1 < last.weight.shape[0]
 
 
 def next_features(phi: Mlp, obs: Array) -> Array:
-    """φ(s, ·) [A, k] for networks that were made to take it by `fold`: as it is, k = d, or in short, k = n + 1.
+    """φ(s, ·) [A, k] as input of a network from `fold`: φ itself with k = d, or its short form with k = n + 1.
 
-    φ = (W·h + b)/|W·h + b|, with W [d, n], is [W b] times (h, 1)/|W·h + b|. M's first layer is another matrix, so W and
-    b can be multiplied with that instead.
+    With φ's last layer, W [d, n] and b, φ = (W·h + b)/|W·h + b| is [W b] times the short form (h, 1)/|W·h + b|. `fold`
+    multiplies [W b] into the first layer of M.
     """
     if not short(phi):
         return all_features(phi, obs)
@@ -100,7 +100,7 @@ def next_features(phi: Mlp, obs: Array) -> Array:
 
 
 def fold(net: Mlp, phi: Mlp) -> Mlp:
-    """The network that makes of `next_features` what `net` makes of φ(s, ·)."""
+    """The network whose output for `next_features` is that of `net` for φ(s, ·)."""
     if not short(phi):
         return net
     last = phi.layers[-1]
@@ -110,17 +110,17 @@ def fold(net: Mlp, phi: Mlp) -> Mlp:
 
 
 def both_features(phi: Mlp, t: Transition) -> Array:
-    """φ(s, a) and the next features of a transition, end to end [d + A·k]."""
+    """φ(s, a) and the next features of a transition, in one vector [d + A·k]."""
     return jnp.append(features(phi, t.obs, t.action), next_features(phi, t.next_obs))
 
 
 def split_features(both: Array, d: int, actions: int) -> tuple[Array, Array]:
-    """φ(s, a) [n, d] and the next features [n, A, k] of what `both_features` made of n transitions."""
+    """φ(s, a) [n, d] and the next features [n, A, k], from the `both_features` [n, d + A·k] of n transitions."""
     return both[:, :d], both[:, d:].reshape(len(both), actions, -1)
 
 
 def feature_loss(encoder: Encoder, weights: Weights, t: Transition, config: SafeDsrConfig) -> Array:
-    """Eq. (14): what φ, g, w_r and w_c learn."""
+    """Eq. (14): the loss of φ, g, w_r and w_c."""
     phi = features(encoder.phi, t.obs, t.action)
     inputs = pair(t.obs, t.action, actions_of(encoder.phi, t.obs))
     rebuilt = mean_square(inputs - encoder.decoder(phi))
@@ -128,16 +128,16 @@ def feature_loss(encoder: Encoder, weights: Weights, t: Transition, config: Safe
 
 
 def weights_loss(weights: Weights, phi: Array, t: Transition, config: SafeDsrConfig) -> Array:
-    """Eq. (14) without the reconstruction: all that is left to learn once φ is frozen."""
+    """Eq. (14) without the reconstruction loss: the loss of w_r and w_c once φ is frozen."""
     reward = (t.reward - phi @ weights.w_r) ** 2
     cost = mean_square(t.cost - phi @ weights.w_c.T)  # Eq. (12)
     return config.beta_r * reward + config.beta_c * cost
 
 
 def scores(successor: Mlp, weights: Weights, phi: Array, lam: Array) -> Array:
-    """Q - λ·K from features [A, k]: Eq. (15) without b, which moves all actions alike.
+    """Q - λ·K from features [A, k]: Eq. (15) without b, which is the same for all actions.
 
-    M's last layer is linear, so it is folded with the weights into one vector instead of being multiplied out.
+    M's last layer is linear, so the weights are first multiplied with that layer into one vector, which is faster.
     """
     direction, last = weights.direction(lam), successor.layers[-1]
     return jax.vmap(successor.hidden)(phi) @ (direction @ last.weight) + direction @ last.bias  # type: ignore[operator]
@@ -151,17 +151,17 @@ def successor_target(
 
 
 def goes_on(terminated: Array, config: SafeDsrConfig) -> Array:
-    """1 where something follows a transition, else 0."""
+    """1 if the target of M includes the next state, else 0."""
     return 1 - terminated if config.terminal == "cut" else jnp.ones_like(terminated)
 
 
 def successor_loss(successor: Mlp, phi: Array, goal: Array) -> Array:
-    """Eq. (11), given φ(s, a) and the target: only M is differentiated."""
+    """Eq. (11), given φ(s, a) and the target; the gradient is that of M only."""
     return mean_square(goal - successor(phi))
 
 
 def values(policy: DsrPolicy, obs: Array, lam: Array) -> Values:
-    """Q, K and M of every action; who wants the score alone pays for nothing else."""
+    """Q, K, M and score of every action; a compiled program computes only those that it uses."""
     phi = all_features(policy.phi, obs)
     m = jax.vmap(policy.successor)(phi)  # [A, d]
     q, k = m @ policy.weights.w_r, m @ policy.weights.w_c.T  # Eqs. (8) and (13)

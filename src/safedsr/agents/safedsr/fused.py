@@ -1,7 +1,7 @@
-"""SafeDSR's costliest step as one GPU kernel: the best next action of every transition, and M's target there.
+"""SafeDSR's most expensive computation as one GPU kernel: the best next action of every transition, and M's target.
 
-XLA makes twelve kernels of it and carries every hidden layer through memory. Here a program keeps M's weights on the
-chip while it looks at one action after the other: half the time (docs/performance.md), and equal to rounding.
+XLA compiles it to twelve kernels and writes every hidden layer to memory. This kernel keeps M's weights on the chip
+and loops over the actions; it takes half the time (docs/performance.md), and results are equal up to rounding.
 """
 
 from functools import partial
@@ -14,14 +14,14 @@ from jax import Array
 from safedsr.agents.safedsr.config import SafeDsrConfig
 from safedsr.core.nets import Mlp
 
-ROWS = 128  # transitions of a program: sixty lanes of 256 are 120 programs, one wave over an H200's 132 processors
+ROWS = 128  # transitions of a program: 60 seeds with batches of 256 are 120 programs, one wave on an H200's 132 SMs
 WARPS = 8
 WIDEST = 128  # wider layers do not fit on the chip
-MEASURED = "9.0"  # compute capability of H100 and H200; others hold less, or have not been tried
+MEASURED = "9.0"  # compute capability of H100 and H200; other GPUs have less memory on the chip, or were not tested
 
 
 class Layer(NamedTuple):
-    """A dense layer's arrays; inside the kernel, where they lie."""
+    """The arrays of a dense layer; inside the kernel, references to them."""
 
     weight: Array
     bias: Array
@@ -32,7 +32,7 @@ class Layer(NamedTuple):
 
 
 def suits(config: SafeDsrConfig) -> bool:
-    """Whether the kernel can and should be used: in TF32, on the GPUs it was measured on, for networks that fit."""
+    """Whether to use the kernel: only in TF32, on the GPUs it was measured on, for networks that fit on the chip."""
     precision = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
     if jax.default_backend() != "gpu" or precision != "tensorfloat32":
         return False
@@ -46,10 +46,10 @@ def suits(config: SafeDsrConfig) -> bool:
 def errors(
     successor: Mlp, target: Mlp, direction: Array, known: Array, places: Array, discount: Array, interpret: bool = False
 ) -> tuple[list[Array], Array]:
-    """M(φ) less its target, φ(s, a) + discount · M_target(φ(s′, a′)), for places [n] of what is known [rows, 1 + A, d].
+    """M(φ) minus its target φ(s, a) + discount·M_target(φ(s′, a′)), for rows `places` [n] of `known` [rows, 1 + A, d].
 
-    a′ is the action whose hidden units, by the current M, have the largest product with `direction` [h].
-    Gives the inputs of M's layers on the way to M(φ), [n, width] each, and the errors [n, d].
+    `known` holds φ(s, a) and φ(s′, ·). a′ is the action for which the last hidden layer of M has the largest product
+    with `direction` [h]. Returns the inputs of M's layers for M(φ), [n, width] each, and the errors [n, d].
     """
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import triton
@@ -74,12 +74,12 @@ def errors(
 
 
 def layers(net: Mlp) -> tuple[Layer, ...]:
-    """A network's layers as the kernel takes them."""
+    """The layers of a network as arguments of the kernel."""
     return tuple(Layer(x.weight, x.bias) for x in net.layers)  # type: ignore[arg-type]
 
 
 def _kernel(known, places, discount, direction, successor, target, *out, actions: int) -> None:
-    """One program: ROWS transitions. What is written here as arrays stays on the chip."""
+    """One program: ROWS transitions. Arrays inside this function stay on the chip."""
     at = places[...]
     first, second = (Layer(x.weight[...], x.bias[...]) for x in successor[:2])
     direction = direction[...][None]

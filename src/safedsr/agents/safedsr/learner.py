@@ -1,4 +1,4 @@
-"""SafeDSR (Alg. 2): what is learnt, and how."""
+"""SafeDSR (Alg. 2): the state of the learner, and its updates."""
 
 from typing import Any, NamedTuple
 
@@ -35,7 +35,7 @@ from safedsr.types import PyTree, Transition
 
 
 class DsrState(NamedTuple):
-    """The networks, their targets and the optimisers."""
+    """The networks, the target networks, the weights and the optimisers' states."""
 
     encoder: Encoder
     weights: Weights
@@ -48,7 +48,7 @@ class DsrState(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What one successor update needs: transitions, their features, and the target network's features."""
+    """The data of one update of M: transitions, their features, and the target network's features."""
 
     t: Transition
     phi: Array  # [n, d] φ(s, a)
@@ -57,12 +57,12 @@ class Batch(NamedTuple):
     target_next_phi: Array  # [n, A, k]
 
 
-def _adam(config: SafeDsrConfig) -> Any:  # optax does not know modules as parameters
+def _adam(config: SafeDsrConfig) -> Any:  # optax's types do not accept modules as parameters
     return optax.adam(config.learning_rate)
 
 
 def init(key: Array, spec: Spec, num_costs: int, config: SafeDsrConfig) -> DsrState:
-    """Everything with random weights, targets equal to what they follow."""
+    """The initial state: random networks and weights; the target networks are copies."""
     adam = _adam(config)
     phi_key, decoder_key, successor_key, r_key, c_key = jax.random.split(key, 5)
     d, inputs = config.features, spec.observations + spec.actions
@@ -85,7 +85,7 @@ def init(key: Array, spec: Spec, num_costs: int, config: SafeDsrConfig) -> DsrSt
 
 
 def learn_features(s: DsrState, batch: Transition, config: SafeDsrConfig) -> tuple[DsrState, Array]:
-    """One step on Eq. (14) for φ, g, w_r and w_c."""
+    """One gradient step on Eq. (14) for φ, g, w_r and w_c."""
 
     def loss(both: tuple[Encoder, Weights]) -> Array:
         return jax.vmap(feature_loss, (None, None, 0, None))(*both, batch, config).mean()
@@ -96,7 +96,7 @@ def learn_features(s: DsrState, batch: Transition, config: SafeDsrConfig) -> tup
 
 
 def learn_weights(s: DsrState, batch: Transition, phi: Array, config: SafeDsrConfig) -> tuple[DsrState, Array]:
-    """One step on Eq. (14) for w_r and w_c alone, given φ(s, a)."""
+    """One gradient step on Eq. (14) for w_r and w_c only, given φ(s, a)."""
 
     def loss(weights: Weights) -> Array:
         return jax.vmap(weights_loss, (None, 0, 0, None))(weights, phi, batch, config).mean()
@@ -111,7 +111,7 @@ def _step_weights(s: DsrState, slope: Weights, config: SafeDsrConfig) -> DsrStat
 
 
 def learn_successor(s: DsrState, batch: Batch, lam: Array, config: SafeDsrConfig) -> tuple[DsrState, Array]:
-    """One step on Eq. (11) for M; the best next action is the current networks'."""
+    """One gradient step on Eq. (11) for M; the current networks choose the next action."""
     now, ahead = fold(s.successor, s.encoder.phi), fold(s.target_successor, s.target_phi)
     best = jax.vmap(lambda phi: jnp.argmax(scores(now, s.weights, phi, lam)))(batch.next_phi)
     target = jax.vmap(successor_target, (None, 0, 0, 0, 0, None))
@@ -127,9 +127,9 @@ def learn_successor(s: DsrState, batch: Batch, lam: Array, config: SafeDsrConfig
 def learn_cached(
     s: DsrState, cached: Array, places: Array, t: Transition, lam: Array, config: SafeDsrConfig
 ) -> tuple[DsrState, Array]:
-    """`learn_successor` on transitions whose features are cached, [rows, d + A·k], and lie at these places [n].
+    """`learn_successor` on transitions whose features are the rows `places` [n] of `cached` [rows, d + A·k].
 
-    φ is frozen: the target's is the current one.
+    φ is frozen, so the target network of φ equals φ.
     """
     actions = actions_of(s.encoder.phi, t.obs[0])
     if not fused.suits(config):
@@ -137,7 +137,7 @@ def learn_cached(
         return learn_successor(s, Batch(t, phi, next_phi, phi, next_phi), lam, config)
     direction = s.weights.direction(lam) @ s.successor.layers[-1].weight
     discount = config.gamma * goes_on(t.terminated, config)
-    cached = cached.reshape(len(cached), 1 + actions, config.features)  # wherever the kernel runs k is d
+    cached = cached.reshape(len(cached), 1 + actions, config.features)  # k = d on GPUs, where the kernel runs
     inputs, error = fused.errors(s.successor, s.target_successor, direction, cached, places, discount)
     return _step_successor(s, slopes(s.successor, inputs, 2 * error / error.size), config), mean_square(error)
 
@@ -150,7 +150,7 @@ def _step_successor(s: DsrState, slope: Mlp, config: SafeDsrConfig) -> DsrState:
 def learn(
     s: DsrState, memory: Memory, lam: Array, key: Array, phase: str, config: SafeDsrConfig
 ) -> tuple[DsrState, dict[str, Array]]:
-    """All updates of one training, on batches that are drawn at once."""
+    """One round of updates; all its batches are drawn at once."""
     biased_key, plain_key = jax.random.split(key)
     shape = config.update_steps, config.batch_size
     assert memory.reservoir is not None
@@ -162,7 +162,7 @@ def learn(
 
 
 def _updates(s: DsrState, memory: Memory, biased: Biased, plain: Array, lam: Array, config: SafeDsrConfig):
-    """While φ learns: only the target's features stay constant meanwhile, and are made at once."""
+    """Updates while φ learns; the target network's features do not change in a round, so they are computed at once."""
     transitions = memory.codec.unpack(memory.ring[plain])
     target = jax.vmap(batch_features, (None, 0))(s.target_phi, transitions)
 
@@ -176,7 +176,7 @@ def _updates(s: DsrState, memory: Memory, biased: Biased, plain: Array, lam: Arr
 
 
 def _frozen_updates(s: DsrState, memory: Memory, biased: Biased, plain: Array, lam: Array, config: SafeDsrConfig):
-    """Once φ is frozen its features are cached, the target's too: it was copied when φ was frozen."""
+    """Updates once φ is frozen; its features are cached, and the target network of φ has the same features."""
     assert memory.cache is not None
     cached = memory.cache
     rare = memory.codec.unpack(biased.rare)
@@ -199,7 +199,7 @@ def batch_features(phi: Mlp, t: Transition) -> tuple[Array, Array]:
 
 
 def go_on(policy: DsrPolicy, key: Array, spec: Spec, config: SafeDsrConfig) -> DsrState:
-    """A learner that goes on from a policy; what a policy lacks (g, the optimisers' moments) starts anew."""
+    """A learner state that continues from a policy; g and the optimisers' states, which a policy lacks, are new."""
     fresh = init(key, spec, len(policy.weights.w_c), config)
     return fresh._replace(
         encoder=fresh.encoder._replace(phi=policy.phi),

@@ -1,4 +1,4 @@
-"""Pretraining (Sec. 5.4): features from steps that begin anywhere, none of which leads to another."""
+"""Pretraining (Sec. 5.4): features are learnt from independent transitions from random states."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ RandomSteps = Callable[[Array, PyTree, int], Transition]  # the environment's ho
 def pretrain(
     learn: Learn, random_steps: RandomSteps, config: SafeDsrConfig, s: PyTree, key: Array, params: PyTree
 ) -> PyTree:
-    """The learner after `config.pretrain` updates, each on a batch of new random steps."""
+    """The learner state after `config.pretrain` updates, each on a batch of new random transitions."""
 
     def update(s: PyTree, key: Array) -> tuple[PyTree, Array]:
         return learn(s, random_steps(key, params, config.batch_size))

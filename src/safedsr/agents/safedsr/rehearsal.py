@@ -1,4 +1,4 @@
-"""SafeDSR learns M from remembered steps alone, while how steps lead on has not changed (adaptation, rung 3)."""
+"""SafeDSR learns M from stored transitions only; this needs unchanged dynamics (adaptation, level 'memory')."""
 
 from functools import partial
 
@@ -12,14 +12,14 @@ from safedsr.agents.safedsr.learner import DsrState, go_on, learn_cached
 from safedsr.envs.environment import Spec
 from safedsr.types import Rehearsal, Transition
 
-ROUND = 500  # updates from memory between two searches for λ
+ROUND = 500  # updates between two searches for λ
 
 
 def rehearse(
     policy: DsrPolicy, steps: Transition, costs: int, updates: int, seed: int, spec: Spec, config: SafeDsrConfig
 ) -> Rehearsal:
-    """Rounds of updates of M by Eq. (11) on remembered steps, whose features stay as they are while φ does."""
-    del costs  # those of the policy's weights
+    """Rounds of updates of M by Eq. (11) on stored transitions; φ is frozen, so their features are computed once."""
+    del costs  # the policy's weights have this number
     key, learner_key = jax.random.split(jax.random.key(seed))
     cached = _all_features(policy.phi, steps)
 
@@ -42,7 +42,7 @@ _all_features = jax.jit(jax.vmap(both_features, (None, 0)))
 def learn_from(
     steps: Transition, cached: Array, s: DsrState, lam: Array, key: Array, config: SafeDsrConfig, updates: int
 ) -> tuple[DsrState, Array]:
-    """Updates of M on batches of remembered steps, and their mean loss; targets follow as in training."""
+    """The state after updates of M on batches of stored transitions, and the mean loss; targets sync as in training."""
     between = config.sync_every // config.train_every * config.update_steps
 
     def update(s: DsrState, key: Array) -> tuple[DsrState, Array]:

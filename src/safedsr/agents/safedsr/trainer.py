@@ -1,4 +1,4 @@
-"""SafeDSR (Alg. 2) as a trainer: phases, memory, and what adaptation may ask of it."""
+"""SafeDSR (Alg. 2) as a trainer: phases, memory, and functions for adaptation."""
 
 from dataclasses import replace
 from functools import partial
@@ -18,16 +18,16 @@ from safedsr.types import Adaptable, PyTree, Trainer
 
 
 def row_features(s: DsrState, row: Array, codec: Codec) -> Array:
-    """What stays true of a row once φ is frozen: φ(s, a) and φ(s′, ·) [d + A·k]."""
+    """The features of a row, constant once φ is frozen: φ(s, a) and φ(s′, ·) [d + A·k]."""
     return both_features(s.encoder.phi, codec.unpack(row))
 
 
 def offer(
     key: Array, reservoir: Reservoir, rows: Array, params: PyTree, environment: Environment, config: SafeDsrConfig
 ) -> Reservoir:
-    """The reservoir after these rows, each in the bin of its reward and in that of each cost.
+    """The reservoir after these rows, each in the bin of its reward and in the bin of each cost.
 
-    Where the environment does not say between which values they lie, the bins span what has been seen so far.
+    If the environment does not give the ranges of reward and costs, the bins cover the values so far.
     """
     signals = replay.signals_of(codec_of(environment.spec).unpack(rows))
     known = environment.signal_ranges(params)

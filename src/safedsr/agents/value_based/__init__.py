@@ -1,1 +1,1 @@
-"""What SafeDQN, SafeDSR and SafeDSR-plus share."""
+"""Code that SafeDQN, SafeDSR and SafeDSR-plus share."""

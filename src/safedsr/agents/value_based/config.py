@@ -1,4 +1,4 @@
-"""What the settings of SafeDQN, SafeDSR and SafeDSR-plus have in common. No JAX here."""
+"""Checks and properties that the settings of SafeDQN, SafeDSR and SafeDSR-plus share. No JAX here."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from safedsr.validation import require
 
 
 class ValueBasedSettings:
-    """What can be asked of the settings of every value-based agent."""
+    """Properties of the settings of every value-based agent."""
 
     epsilon: EpsilonSchedule
     multiplier: MultiplierConfig
@@ -17,17 +17,17 @@ class ValueBasedSettings:
 
     @property
     def period(self) -> int:
-        """Environment steps after which the loop repeats itself."""
+        """Environment steps of one period of the training loop."""
         return self.sync_every
 
     @property
     def aim(self) -> tuple[float, ...] | None:
-        """The cost that λ steers to; None for the budget."""
+        """The target cost of λ's update rule; None for the budget."""
         return self.multiplier.aim
 
     @property
     def settled(self) -> int:
-        """An environment step at which λ is tuned, ε has reached its end and the ring is full."""
+        """An environment step at which λ is updated, ε has reached its end value and the ring is full."""
         return max(self.multiplier.penalty_start, self.epsilon.epsilon_to, self.buffer_size)
 
     def check_steps(self, steps: int) -> None:
@@ -37,7 +37,7 @@ class ValueBasedSettings:
 
 
 def check_value_based(config: Any) -> None:
-    """What the settings of all value-based agents have to fulfil before anything is compiled."""
+    """Check the settings that all value-based agents share."""
     require(0 <= config.gamma < 1, "gamma", config.gamma, "give a value of at least 0 and below 1")
     require(config.learning_rate > 0, "learning_rate", config.learning_rate, "give a value above 0")
     for name in ("batch_size", "buffer_size", "train_every", "update_steps", "sync_every"):

@@ -1,7 +1,7 @@
-"""What SafeDQN, SafeDSR and SafeDSR-plus share: ε-greedy acting, memory, λ and target networks (Algs. 1 and 2).
+"""The trainer of SafeDQN, SafeDSR and SafeDSR-plus: ε-greedy acting, memory, λ and target networks (Algs. 1 and 2).
 
-What is learnt in a phase is fixed when the phase is compiled. Besides an agent's own phases there are two in which it
-neither learns nor remembers (Sec. 5.4): in `EVALUATE` nothing changes at all, in `PENALTY` only λ does.
+Each phase is compiled separately. Besides the phases of an agent there are two in which it neither learns nor stores
+transitions (Sec. 5.4): in `EVALUATE` nothing changes, in `PENALTY` only λ changes.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ CACHED_AT_ONCE = 1000  # rows
 
 
 class Memory(NamedTuple):
-    """What is remembered, how much of the ring is filled, and what is known of its rows for the whole phase."""
+    """Ring and reservoir, the number of filled rows in the ring, and values of its rows cached during a phase."""
 
     codec: Codec
     ring: Array
@@ -35,48 +35,48 @@ class Memory(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything one seed's agent is at one moment."""
+    """The training state of one seed's agent."""
 
     key: Array
     multiplier: Multiplier
     learner: PyTree
     ring: Array
-    count: Array  # [] int32, rows that were ever written to the ring
+    count: Array  # [] int32, number of rows written to the ring so far
     reservoir: replay.Reservoir | None
 
 
 class Learner(NamedTuple):
-    """What an agent learns, and how: pure functions over its own state. `params` are the environment's."""
+    """The part of a trainer that differs between agents: pure functions. `params` are the environment's parameters."""
 
     init: Callable[[Array, PyTree], PyTree]  # (key, params) -> learner state
     scores: Callable[[PyTree, Array, Array], Array]  # (learner state, obs, λ) -> [A], Eq. (15)
     learn: Callable[[PyTree, Memory, Array, Array, str], tuple[PyTree, dict[str, Array]]]  # (…, λ, key, phase)
     sync: Callable[[PyTree], PyTree]  # main networks -> target networks
-    policy: Callable[[PyTree], PyTree]  # learner state -> what acting needs
-    values: Callable[[PyTree, Array, Array], Values]  # (policy, obs, λ) -> what it expects
-    phases: tuple[tuple[str, int | None], ...]  # what is learnt up to which step; the first learns nothing
-    losses: tuple[str, ...]  # what `learn` measures
-    reservoir: Callable[[PyTree], replay.Reservoir] | None = None  # params -> an empty one, if it wants one
+    policy: Callable[[PyTree], PyTree]  # learner state -> networks and weights for acting
+    values: Callable[[PyTree, Array, Array], Values]  # (policy, obs, λ) -> value estimates
+    phases: tuple[tuple[str, int | None], ...]  # name and end of each phase; the first has no learning
+    losses: tuple[str, ...]  # names of the losses from `learn`
+    reservoir: Callable[[PyTree], replay.Reservoir] | None = None  # params -> an empty reservoir
     offer: Callable[[Array, replay.Reservoir, Array, PyTree], replay.Reservoir] | None = None
     """(key, reservoir, rows, params) -> the reservoir after these rows."""
     cache: Mapping[str, Callable[[PyTree, Array], Array]] = MappingProxyType({})
-    """Phase -> (learner state, row) -> what stays true of the row during that phase, and is worth keeping."""
-    restart: bool = False  # remember the next episode's start as s′ where an episode ends
-    memory: Callable[[State], tuple[Array, Array]] | None = None  # rows that a policy may take along; which are filled
-    crop: Callable[[PyTree, PyTree], PyTree] = lambda policy, params: policy  # without what padded the params
-    prepare: Callable[[PyTree, Array, PyTree], PyTree] | None = None  # (learner state, key, params) -> knows more
+    """Phase -> (learner state, row) -> values of the row that are constant during that phase and are cached."""
+    restart: bool = False  # store the next episode's start as s′ if an episode ends
+    memory: Callable[[State], tuple[Array, Array]] | None = None  # rows to save with a policy; which are filled
+    crop: Callable[[PyTree, PyTree], PyTree] = lambda policy, params: policy  # removes padding
+    prepare: Callable[[PyTree, Array, PyTree], PyTree] | None = None  # (learner state, key, params) -> pretrained
     adaptable: Adaptable | None = None
 
 
 class Policy(NamedTuple):
-    """What acting needs."""
+    """The learner's policy, and λ."""
 
     learner: PyTree
     lam: Array  # [J]
 
 
 def codec_of(spec: Spec) -> Codec:
-    """How transitions and records of an environment become rows."""
+    """The codec of an environment's transitions and records."""
     return Codec(spec.observations, spec.costs)
 
 
@@ -108,7 +108,7 @@ def make_trainer(learner: Learner, config: Any, spec: Spec) -> Trainer:
 
 def init(learner: Learner, config: Any, codec: Codec, key: Array, seed: Array, params: PyTree) -> tuple[State, Array]:
     """The state before the first step, and the key of the first reset."""
-    del seed  # everything is drawn from the key
+    del seed  # all random numbers come from the key
     key, reset_key, learner_key = jax.random.split(key, 3)
     first = learner.init(learner_key, params)
     if learner.prepare:
@@ -125,7 +125,7 @@ def init(learner: Learner, config: Any, codec: Codec, key: Array, seed: Array, p
 
 
 def draw(count: int, state: State) -> tuple[State, Draws]:
-    """Two uniform numbers a step for the ε-greedy choice, and the environment's keys."""
+    """Two uniform random numbers for the ε-greedy choice of each step, and the environment's keys."""
     key, luck_key, env_key = jax.random.split(state.key, 3)
     luck = jax.random.uniform(luck_key, (count, 2))
     return state._replace(key=key), Draws(luck, jax.random.split(env_key, count), reset=None)
@@ -148,8 +148,8 @@ def observe(
     now: Array,
     phase: str,
 ) -> tuple[State, Array]:
-    """λ answers to a finished episode, where the phase lets it; gives the row to remember."""
-    del choice  # its action is what was seen
+    """Update λ after a finished episode, except in `EVALUATE`; return also the row for the replay memory."""
+    del choice  # `seen` has its action
     tuned = state.multiplier
     if phase != EVALUATE:
         tuned = multiplier.after_step(tuned, seen.total, aim, seen.done, seen.success, now, config.multiplier)
@@ -161,7 +161,7 @@ def observe(
 
 
 def cache_rows(learner: Learner, state: State, phase: str) -> Array | None:
-    """What the learner knows of every row in the ring; some rows at a time, to need little room."""
+    """The cached values of every row in the ring; computed in parts, to save memory."""
     of_row = learner.cache.get(phase)
     return jax.lax.map(partial(of_row, state.learner), state.ring, batch_size=CACHED_AT_ONCE) if of_row else None
 
@@ -178,7 +178,7 @@ def digest(
     now: Array,
     phase: str,
 ) -> tuple[State, Array | None, dict[str, Array]]:
-    """Remember the rows of a block and learn, as far as the phase does."""
+    """Store the rows of a block and learn, if the phase does so."""
     del aim, now
     before = state.count
     if phase not in (EVALUATE, PENALTY):
@@ -195,7 +195,7 @@ def digest(
 
 
 def remember(learner: Learner, state: State, rows: Array, params: PyTree) -> State:
-    """Rows into the ring and, where the learner wants one, into the reservoir."""
+    """Store rows in the ring and, if there is one, in the reservoir."""
     if state.reservoir is not None:
         assert learner.offer
         key, store_key = jax.random.split(state.key)
@@ -204,7 +204,7 @@ def remember(learner: Learner, state: State, rows: Array, params: PyTree) -> Sta
 
 
 def refill(learner: Learner, state: State, key: Array, rows: Array, params: PyTree) -> State:
-    """The state whose reservoir, if it has one, holds these rows instead of what was in it."""
+    """The state with these rows instead of the old ones in its reservoir, if it has one."""
     if state.reservoir is None:
         return state
     assert learner.offer

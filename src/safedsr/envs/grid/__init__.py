@@ -1,1 +1,1 @@
-"""The paper's continuous grid world: maps, text files, physics, its Gymnasium face and the oracle."""
+"""The paper's continuous grid world (Sec. 5.1): maps, text files, physics, Gymnasium interface and oracle."""

@@ -1,4 +1,4 @@
-"""Maps and costs by name: the paper's rooms and cost shapes (Figs. 3 and 12), and text files anywhere a name goes."""
+"""Maps and costs by name: the paper's rooms and cost shapes (Figs. 3 and 12), or text files in place of names."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ Costs = str | Sequence[str] | np.ndarray
 
 
 def load_scene(layout: str | Path = "one-room", costs: Costs | None = None) -> Scene:
-    """A map by name or text file, and its costs by shape, file or array; `None` keeps what the map says."""
+    """A map by name or text file, and its costs by shape, file or array; `None` keeps the map's costs."""
     name = str(layout)
     if (count := _room_count(name)) is not None:
         scene = Scene(name, _rooms(count))
@@ -61,7 +61,7 @@ def _rooms(count: int) -> Layout:
 
 
 class _Room(NamedTuple):
-    """For each cell: how far it is from the centre of its room, and whether it lies in a room (not in a door)."""
+    """For each cell: its distances from the centre of its room, and whether it is inside a room (not in a door)."""
 
     across: np.ndarray
     down: np.ndarray

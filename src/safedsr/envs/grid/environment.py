@@ -24,7 +24,7 @@ from safedsr.validation import from_dict, parse_budgets
 NAME = "grid"
 
 
-@functools.cache  # one object for one kind of grid: compiled programs know it by its identity
+@functools.cache  # the same arguments give the same object, because compiled programs are found by its identity
 def make_grid(config: GridConfig, num_costs: int) -> Environment:
     """The grid with these physics and that many costs; its parameters are a `Layout`."""
     rewards = (config.step_reward, config.step_reward + config.goal_reward)
@@ -78,9 +78,9 @@ def make_tasks(
     *,
     costless: bool = False,
 ) -> tuple[Task, ...]:
-    """Every layout with every choice of costs; without choices, the costs the layouts bring themselves.
+    """One task for every layout and every choice of costs; without choices, the layouts keep their own costs.
 
-    `algorithm` is named in errors; one that is `costless` takes maps without their costs.
+    `algorithm` is the name for error messages; if it is `costless`, the tasks have no costs.
     """
     if costless:
         for name, given in (("costs", costs), ("budget", budget)):
@@ -100,25 +100,25 @@ def make_tasks(
 
 
 class Place(NamedTuple):
-    """How observations lie on the map; arrays, so that maps of several sizes share a program."""
+    """The scale and width of a map; arrays, so that maps of several sizes share a compiled program."""
 
-    scale: Array  # [] cells across: position = scale · observation
+    scale: Array  # [] α⁻¹: position = scale · observation
     columns: Array  # [] int32
 
 
 def place_of(layout: Layout) -> Place:
-    """How observations lie on this map."""
+    """The `Place` of a map."""
     return Place(jnp.asarray(layout.scale), jnp.int32(layout.walls.shape[1]))
 
 
 def cell_number(place: Place, obs: Array) -> Array:
-    """The number of the cell that holds an observation, by rows."""
+    """The number of the cell of an observation, counted row by row."""
     column, row = physics.cell_of(obs * place.scale)
     return row * place.columns + column
 
 
 def own_cells(place: Place, layout: Layout) -> np.ndarray:
-    """Which cells of a padded map are those of the map itself."""
+    """The numbers of the map's own cells on the padded map."""
     rows, columns = layout.walls.shape
     across = int(place.columns)
     return (np.arange(rows)[:, None] * across + np.arange(columns)).ravel()
@@ -135,17 +135,17 @@ CELLS = Features(
 
 
 def relabel(t: Transition, layout: Layout) -> Transition:
-    """What a remembered step would have cost on this map: the cost of the cell it ended in."""
+    """A stored transition with its costs on this map, those of the cell in which it ended."""
     return t._replace(cost=physics.lookup(layout.costs, end(t, layout)))
 
 
 def end(t: Transition, layout: Layout) -> Array:
-    """Where a step ended, (x, y) in cells; at the goal s′ may be the next episode's start (terminal="restart")."""
+    """The position in which a transition ended: the goal if it terminated, since s′ may then be the next start."""
     return jnp.where(t.terminated == 1, layout.goal + 0.5, physics.position(t.next_obs, layout))
 
 
 def random_steps(key: Array, layout: Layout, count: int, config: GridConfig) -> Transition:
-    """Random actions at positions spread evenly over all free cells but the goal, with their rewards and costs."""
+    """Transitions of random actions from positions that are uniform over all free cells except the goal."""
     cell_key, place_key, action_key, step_key = jax.random.split(key, 4)
     height, width = layout.walls.shape
     column, row = layout.goal

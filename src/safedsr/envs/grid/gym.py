@@ -18,7 +18,7 @@ from safedsr.envs.grid.config import GridConfig
 from safedsr.envs.grid.layout import Layout, Scene
 from safedsr.errors import UserError
 
-PIXELS = 24  # a cell's side in a rendered frame
+PIXELS = 24  # side of a cell in a rendered frame
 _FREE, _WALL, _COST, _START, _GOAL, _AGENT = np.array(
     [(255, 255, 255), (60, 60, 60), (214, 96, 77), (178, 200, 223), (90, 174, 97), (33, 102, 172)], np.float32
 )
@@ -39,7 +39,7 @@ def _step(key, state: physics.GridState, action, layout: Layout, config: GridCon
 class GridEnv(gymnasium.Env[np.ndarray, np.int64]):
     """The continuous grid; `info` holds `cost` (the sum), `costs` (the vector) and `goal` (whether it was reached)."""
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012, Gymnasium's own way
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012, as in Gymnasium
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class GridEnv(gymnasium.Env[np.ndarray, np.int64]):
         self._state: physics.GridState | None = None
 
     def set_costs(self, costs: Costs) -> None:
-        """Change the costs, also in the middle of an episode; nothing recompiles."""
+        """Change the costs, also during an episode, without recompiling."""
         changed = with_costs(self.scene, costs)
         before, after = len(self.scene.cost_names), len(changed.cost_names)
         if before != after:
@@ -99,7 +99,7 @@ class GridEnv(gymnasium.Env[np.ndarray, np.int64]):
 
 
 def draw_frame(layout: Layout, pos: np.ndarray | None) -> np.ndarray:
-    """A picture [H·24, W·24, 3] of the map and the agent."""
+    """An image [H·24, W·24, 3] of the map and the agent."""
     shade = layout.costs.sum(0) / max(float(layout.costs.sum(0).max(initial=0.0)), 1e-9)
     cells = _FREE + shade[..., None] * (_COST - _FREE)
     for column, row in layout.starts[: layout.num_starts]:

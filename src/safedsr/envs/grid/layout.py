@@ -1,7 +1,7 @@
 """Maps as arrays (Sec. 5.1).
 
-A `Layout` holds arrays only, so it is an argument of compiled programs: another map or another cost never
-recompiles. A `Scene` is a layout with the names people use for it. Host side: NumPy, no JAX.
+A `Layout` holds arrays only and is a traced argument of compiled programs: a new map or cost needs no recompilation.
+A `Scene` is a layout with its name and the names of its costs. This module uses NumPy, not JAX.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class Layout(NamedTuple):
 
     walls: Any  # [H, W] bool
     costs: Any  # [J, H, W] float32
-    starts: Any  # [S, 2] int32, of which the first `num_starts` count
+    starts: Any  # [S, 2] int32; all after the first `num_starts` are padding
     num_starts: Any  # [] int32
     goal: Any  # [2] int32
     scale: Any  # [] float32, α⁻¹ = max(width, height): observation = position / scale
@@ -26,7 +26,7 @@ class Layout(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A layout and its names."""
+    """A layout, its name and the names of its costs."""
 
     name: str
     layout: Layout
@@ -34,13 +34,13 @@ class Scene:
 
 
 def make_layout(walls: Any, costs: Any, starts: Sequence[tuple[int, int]], goal: tuple[int, int]) -> Layout:
-    """Arrays to a checked `Layout`; cells are (column, row)."""
+    """A checked `Layout` from arrays; cells are (column, row)."""
     walls = np.asarray(walls, bool)
     height, width = walls.shape
     layout = Layout(
         walls=walls,
         costs=check_costs(costs, walls.shape),
-        # In reading order, as text has them: which start a random number means must survive being written down.
+        # Sorted row by row, as in a text file, so that a random number selects the same start after saving and loading.
         starts=np.array(sorted(starts, key=lambda cell: cell[::-1]), np.int32).reshape(-1, 2),
         num_starts=np.int32(len(starts)),
         goal=np.array(goal, np.int32),
@@ -79,7 +79,7 @@ def _grow(array: np.ndarray, shape: tuple[int, ...], fill: int) -> np.ndarray:
 
 
 def check_costs(costs: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """The layers as float32, or an error naming the first cell that cannot be a cost."""
+    """The cost layers as float32; an error names the first cell with an invalid cost."""
     with np.errstate(over="ignore"):  # too large a number becomes infinite, which is caught below
         costs = np.asarray(costs, np.float32)
     if costs.ndim != 3 or costs.shape[1:] != shape:

@@ -1,7 +1,7 @@
-"""The oracle: value iteration on a fine grid, then ε-greedy walks of its policy on the real one.
+"""The oracle: value iteration on a fine grid, then ε-greedy runs of its policy in the continuous grid.
 
-It is the reference for agents that keep to the same ε schedule; not a proven bound, and an agent that chooses its
-own exploration can pass it.
+The oracle is the reference for agents with the same ε schedule. It is not a proven upper bound; an agent with another
+exploration can exceed it.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,18 +24,18 @@ from safedsr.envs.grid.paths import episode_paths
 
 LAMBDAS = (0.0, 0.003, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
 TIE = 1e-4  # values this close count as equal
-SEARCH_WALKS = 8  # walks for each λ of the search; the winner is then walked anew
+SEARCH_WALKS = 8  # runs for each λ of the search; the best policy is then run again with other random numbers
 
 
 class Plan(NamedTuple):
-    """What value iteration found, a value and an action for each sub-cell."""
+    """The result of value iteration: a value and an action for each sub-cell."""
 
     values: Array  # [H·n, W·n]
     actions: Array  # [H·n, W·n] int32
 
 
 class Walks(NamedTuple):
-    """What walks of the policy gave, averaged; rates and means are over the episodes at the last ε."""
+    """Averages over runs of the policy; rates, length and cost are means over the episodes at the last ε."""
 
     goal_count: Array
     safe_goal_count: Array
@@ -48,13 +48,13 @@ class Walks(NamedTuple):
 class Oracle(NamedTuple):
     """The safe oracle of a layout."""
 
-    lam: float  # the cost weight that gave most safe goals
-    lams: np.ndarray  # [J] λ of each cost: `lam`, more where the budget is smaller
+    lam: float  # the λ with the largest safe goal count
+    lams: np.ndarray  # [J] λ of each cost: `lam` times a factor that is larger for a smaller budget
     plan: Plan
-    scheduled: Walks  # on the ε schedule
+    scheduled: Walks  # with the ε schedule
     greedy: Walks  # with ε = 0
-    exploring: Walks  # with the schedule's last ε throughout
-    tried: dict[float, float]  # λ -> safe goals in the walks of the search
+    exploring: Walks  # with the last ε of the schedule from the start
+    tried: dict[float, float]  # λ -> safe goal count in the search
 
 
 def find_oracle(
@@ -65,9 +65,9 @@ def find_oracle(
     grid_config: GridConfig | None = None,
     rewards: Array | None = None,
 ) -> Oracle:
-    """The policy with the largest safe goal count among those that are best for r - λ·c, over a range of λ.
+    """The policy with the largest safe goal count among the optimal policies for r - λ·c, over a range of λ.
 
-    `rewards` [sub-cells, A] may say what a step from each sub-cell is expected to give, instead of the true r.
+    `rewards` [sub-cells, A], if given, are the expected rewards of a step from each sub-cell, instead of the true r.
     """
     schedule, config, grid_config = schedule or EpsilonSchedule(), config or OracleConfig(), grid_config or GridConfig()
     limits = np.asarray(budgets, np.float32)
@@ -91,7 +91,7 @@ def find_oracle(
 def plan(
     layout: Layout, lam: Array, config: OracleConfig, grid_config: GridConfig, rewards: Array | None = None
 ) -> Plan:
-    """The best policy for the reward r - λ·c, expecting a share `plan_epsilon` of random actions."""
+    """The optimal policy for the reward r - λ·c, if a share `plan_epsilon` of the actions is random."""
     height, width = layout.walls.shape
     n = config.subcells
     centres = _centres(layout, n)
@@ -129,14 +129,14 @@ def plan(
     values, _, _ = jax.lax.while_loop(unsettled, sweep, start)
     shape = (height * n, width * n)
     q = action_values(values)
-    # Many ways round a corner are equally short: among equals the last action wins, sideways before up and down.
+    # Many paths around a corner are equally short: of equal actions take the last, left or right before up or down.
     best = q >= q.max(1, keepdims=True) - TIE
     actions = physics.NUM_ACTIONS - 1 - best[:, ::-1].argmax(1)
     return Plan(values.reshape(shape), actions.reshape(shape))
 
 
 def _centres(layout: Layout, subcells: int) -> Array:
-    """The positions [sub-cells, 2] of the centres of all sub-cells, by rows."""
+    """The positions [sub-cells, 2] of the centres of all sub-cells, row by row."""
     height, width = layout.walls.shape
     rows, columns = jnp.meshgrid(jnp.arange(height * subcells), jnp.arange(width * subcells), indexing="ij")
     return (jnp.stack([columns, rows], -1).reshape(-1, 2) + 0.5) / subcells
@@ -178,13 +178,13 @@ def _walk(
     grid_config: GridConfig,
     walks: int,
 ) -> Walks:
-    """Walks each policy of `actions` [policies, H·n, W·n] at each of `epsilons` [levels, start and end].
+    """Run each policy of `actions` [policies, H·n, W·n] with each of `epsilons` [levels, start and end].
 
-    Each walk is a whole run of `steps` steps; gives the averages [policies, levels] over `walks` of them.
+    Each run has `config.steps` steps; the result is the averages [policies, levels] over `walks` runs.
     """
     num_costs = len(layout.costs)
     environment = make_grid(grid_config, num_costs)
-    settled = min(schedule.epsilon_to, config.steps // 2)  # a walk shorter than the schedule counts its second half
+    settled = min(schedule.epsilon_to, config.steps // 2)  # of a run shorter than the schedule, the second half counts
 
     def advance(key, carry, time, table, ends):
         before, total, late = carry
@@ -212,7 +212,7 @@ def _walk(
         carry, _ = jax.lax.scan(lambda c, t: (advance(key, c, t, table, ends), None), start, jnp.arange(config.steps))
         return carry[-2:]
 
-    keys = jax.random.split(key, walks)  # the same luck for every policy and level
+    keys = jax.random.split(key, walks)  # the same random numbers for every policy and level
     by_walk = jax.vmap(one, (0, None, None))
     by_level = jax.vmap(by_walk, (None, None, 0))
     total, late = jax.vmap(by_level, (None, 0, None))(keys, actions, epsilons)
@@ -235,7 +235,7 @@ def oracle_paths(
     config: OracleConfig | None = None,
     grid_config: GridConfig | None = None,
 ) -> list[np.ndarray]:
-    """The positions of one episode of the oracle for each ε, for pictures."""
+    """The positions of one episode of the oracle for each ε, for figures."""
     subcells = (config or OracleConfig()).subcells
     return episode_paths(
         lambda state: planned(found.plan.actions, state.pos, subcells), layout, epsilons, grid_config or GridConfig()

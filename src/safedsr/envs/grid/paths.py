@@ -1,4 +1,4 @@
-"""Single episodes as lists of positions, for pictures."""
+"""Single episodes as lists of positions, for figures."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""The continuous grid (Sec. 5.1): pure functions for one walker; vmap for many.
+"""The continuous grid (Sec. 5.1): pure functions for one agent; vmap for many.
 
 The layout is a traced argument: maps and costs change without recompiling. `GridConfig` is static.
 """
@@ -19,16 +19,16 @@ _DIRECTIONS = ((0.0, -1.0), (0.0, 1.0), (-1.0, 0.0), (1.0, 0.0))
 
 
 class GridState(NamedTuple):
-    """Where a walker is and for how long it has walked."""
+    """The position of the agent and the time in the episode."""
 
     pos: Array  # [2] (x, y) in cells; y grows downwards
     time: Array  # [] int32, steps of this episode
 
 
 def reset(key: Array, layout: Layout) -> tuple[GridState, Array]:
-    """A new episode at the centre of a start cell, chosen uniformly; gives the state and its observation."""
+    """A new episode at the centre of a start cell, chosen uniformly: the state and its observation."""
     starts = jnp.asarray(layout.starts)
-    if len(starts) == 1:  # nothing to draw, and drawing costs more than a step
+    if len(starts) == 1:  # no random number is needed, and drawing one takes longer than a step
         start = starts[0]
     else:
         start = starts[jax.random.randint(key, (), 0, layout.num_starts)]
@@ -42,19 +42,19 @@ def observe(state: GridState, layout: Layout) -> Array:
 
 
 def position(obs: Array, layout: Layout) -> Array:
-    """The position (x, y) an observation stands for."""
+    """The position (x, y) of an observation."""
     return obs * layout.scale
 
 
 def cell_of(pos: Array) -> Array:
-    """(column, row) of the cell that holds a position; the only place that turns positions into indices."""
+    """(column, row) of the cell of a position; the only function that converts positions to indices."""
     return jnp.floor(pos).astype(jnp.int32)
 
 
 def lookup(layers: Array, pos: Array) -> Array:
-    """What maps [..., H, W] hold at a position; one that is off the map reads some cell or other."""
+    """The values of maps [..., H, W] at a position; for a position off the map, those of an arbitrary cell."""
     column, row = cell_of(pos)
-    # XLA clamps indices by itself: saying so spares a second clamp, a third of the time of a step.
+    # XLA clamps indices itself; this mode avoids a second clamp, which takes a third of the time of a step.
     return jnp.asarray(layers).at[..., row, column].get(mode="promise_in_bounds")
 
 
@@ -78,13 +78,13 @@ def step_length(key: Array, config: GridConfig) -> Array:
 
 
 def land(pos: Array, action: Array, length: Array, layout: Layout) -> Array:
-    """Where a move of that length ends; a move into a wall or off the map is undone."""
+    """The position after a move of that length; a move into a wall or off the map is undone."""
     there = pos + length * jnp.array(_DIRECTIONS)[action]
     return jnp.where(blocked(there, layout), pos, there)
 
 
 def step(key: Array, state: GridState, action: Array, layout: Layout, config: GridConfig) -> tuple[GridState, Step]:
-    """One step; the state after it may have ended the episode."""
+    """One step without a reset, also if the episode has ended."""
     after = GridState(land(state.pos, action, step_length(key, config), layout), state.time + 1)
     reached = at_goal(after.pos, layout)
     return after, Step(
@@ -98,5 +98,5 @@ def step(key: Array, state: GridState, action: Array, layout: Layout, config: Gr
 
 
 def reward(reached: Array, config: GridConfig) -> Array:
-    """The reward of a step that reached the goal, or did not."""
+    """The reward of a step, given whether it reached the goal."""
     return config.step_reward + config.goal_reward * reached

@@ -1,7 +1,7 @@
-"""ASCII text ⇄ `Scene`, an exact round trip.
+"""Conversion between ASCII text and `Scene`, exact in both directions.
 
-One character a cell: `#` wall, `.` free, `S` start, `G` goal, `C` a cost of 1. Then, after an empty line, what other
-letters mean, or whole cost layers::
+Each cell is one character: `#` wall, `.` free, `S` start, `G` goal, `C` a cost of 1. After an empty line follows a
+legend of other letters, or whole cost layers::
 
     S.AAB.G
 
@@ -24,7 +24,7 @@ _LETTERS = "CABDEFHIJKLMNOPQRTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def parse_scene(text: str, name: str = "map") -> Scene:
-    """Text to a `Scene`; what is wrong is named by row and column, counted from 1."""
+    """The `Scene` of a text; error messages name rows and columns, counted from 1."""
     blocks = [block.split("\n") for block in re.split(r"\n\s*\n", text.strip("\n")) if block.strip()]
     if not blocks:
         raise UserError(f"{name}: the map is empty")
@@ -77,7 +77,7 @@ def parse_scene(text: str, name: str = "map") -> Scene:
 
 
 def format_scene(scene: Scene) -> str:
-    """The text of a scene; `parse_scene` gives exactly the same arrays back."""
+    """The text of a scene; `parse_scene` converts it back to exactly the same arrays."""
     layout = scene.layout
     cells = np.where(layout.walls, WALL, FREE)
     for column, row in layout.starts[: layout.num_starts]:
@@ -97,7 +97,7 @@ def format_scene(scene: Scene) -> str:
 
 
 def _choose_letters(scene: Scene, free: np.ndarray) -> dict[str, np.ndarray] | None:
-    """A letter for each kind of cost cell, or None where letters cannot say all that the layers say."""
+    """A letter for each combination of costs, or None if letters cannot represent the cost layers."""
     costs = scene.layout.costs
     shown = costs.any(0)
     kinds = np.unique(costs[:, shown], axis=1).T  # [kinds, J]

@@ -1,6 +1,6 @@
-"""Constrained reinforcement learning where the constraints change.
+"""Constrained reinforcement learning with constraints that change.
 
-Names are imported where they are first used, so that `import safedsr` costs next to nothing.
+Names are imported when they are first used, so that `import safedsr` is fast.
 """
 
 import importlib

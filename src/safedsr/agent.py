@@ -1,4 +1,4 @@
-"""A trained agent with everything that one can do with it: act, tell its values, adapt, certify, save."""
+"""A trained agent and its operations: act, values, adapt, certify, save."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,39 +19,39 @@ from safedsr.validation import require
 
 
 class Agent(TrainedPolicy):
-    """One trained policy: `act` chooses, `values` tells why. Adapting gives another agent; this one stays."""
+    """One trained policy: `act` chooses actions, `values` gives their values. Adaptation returns a new agent."""
 
     def refit(self, costs: Costs, rewards: bool = False, **settings: Any) -> "Agent":
-        """Cost weights for other costs (and reward weights, on request), in closed form."""
+        """A new agent with cost weights (on request also reward weights) fitted to other costs in closed form."""
         return weights.refit(self, costs, rewards, **settings)
 
     def update(self, obs: Any, action: Any, cost: Any, forgetting: float = 0.999) -> "Agent":
-        """Cost weights that follow costs as they are met: of one step or of several."""
+        """A new agent whose cost weights are updated with the costs of one or several new steps."""
         return recursive.update(self, obs, action, cost, forgetting)
 
     def adapt(self, costs: Costs, level: str = "auto", budget: Any = None, **settings: Any) -> Adapted["Agent"]:
-        """Climb to a rung ("cost", "penalty", "memory", "full"), or until the certificate passes ("auto")."""
+        """Apply the adaptation levels up to "cost", "penalty", "memory" or "full", or until one passes ("auto")."""
         return ladder.adapt(self, costs, level, budget, **settings)
 
     def certify(self, costs: Costs | None = None, budget: Any = None, **settings: Any) -> Certificate:
-        """What simulated episodes allow to say of this policy, with bounds."""
+        """Bounds on safety and costs of this policy, from simulated episodes."""
         return certificates.certify(self, costs, budget, **settings)
 
     def front(self, budgets: Sequence[float], costs: Costs | None = None, **settings: Any) -> Front:
-        """Reward against cost over λ, and the λ for each budget."""
+        """Reward against cost over λ, and the best λ for each budget."""
         return fronts.front(self, budgets, costs, **settings)
 
 
 def load(path: str | Path, seed: int | None = None, task: int = 0, environment: Environment | None = None) -> Agent:
-    """An agent from a run folder; without `seed`, the one with most safe goals in that task.
+    """Load an agent from a run folder; the default seed is the one with the most safe goals in that task.
 
-    `environment` is needed for a run that was trained in an environment of your own.
+    `environment` is needed if the run was trained in an environment of your own.
     """
     return load_policy(Agent, path, seed, task, environment)
 
 
 def load_all(path: str | Path, environment: Environment | None = None) -> dict[tuple[int, int], Agent]:
-    """Every agent of a run folder by (task, seed); what one of them compiles serves all."""
+    """Load all agents of a run folder by (task, seed); they share compiled functions."""
     return load_policies(Agent, path, environment)
 
 
@@ -63,7 +63,7 @@ def evaluate_run(
     epsilon: float = 0.0,
     seed: int | None = None,
 ) -> list[tuple[Agent, Task, Evaluation]]:
-    """Every agent of a run folder, or those of one seed: the task it was evaluated on, and its numbers."""
+    """Evaluate all agents of a run folder, or those of one seed: agent, task of the evaluation, and results."""
     agents = load_all(path)
     seeds = {number for _, number in agents}
     require(seed is None or seed in seeds, "seed", seed, f"the run has {', '.join(map(str, sorted(seeds)))}")

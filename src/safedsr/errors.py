@@ -1,22 +1,22 @@
-"""The one error a user can cause, and the words that help to mend it."""
+"""Errors that users can cause, with messages that help to correct them."""
 
 import difflib
 from collections.abc import Iterable
 
 
 class UserError(ValueError):
-    """Something the caller gave is wrong; the message says what, what is possible and what to do.
+    """The input is wrong; the message says what was given, what is possible and what to do.
 
-    The command line prints it as one line and exits with 2.
+    The command line prints the message as one line and exits with status 2.
     """
 
 
 class Refusal(Exception):
-    """A check that the caller asked for has failed, and nothing is wrong with the input: the command exits with 1."""
+    """A requested check has failed although the input is correct; the command exits with status 1."""
 
 
 def unknown(kind: str, given: str, known: Iterable[str]) -> UserError:
-    """An error for a name that does not exist, with the nearest one that does."""
+    """An error for an unknown name, which suggests the most similar known name."""
     names = sorted(known)
     near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
     hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names)}"

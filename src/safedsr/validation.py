@@ -1,4 +1,4 @@
-"""Checks of what users set, and settings ⇄ dictionaries."""
+"""Checks of user settings, and conversion of dictionaries to settings."""
 
 import dataclasses
 import difflib
@@ -11,13 +11,13 @@ from safedsr.errors import UserError, unknown
 
 
 def require(ok: bool, field: str, given: object, need: str) -> None:
-    """Raise unless `ok`, naming the field, what was given and what is possible."""
+    """Raise unless `ok`; the message names the field, the given value and what is needed."""
     if not ok:
         raise UserError(f"{field} is {given!r}; {need}")
 
 
 def check_fields(config: Any) -> None:
-    """Raise unless every field holds what its type says: a known word, a whole number, a finite one."""
+    """Raise unless the value of every field fits its type: a known word, a whole number, a finite number."""
     hints = typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):
         kind, value = hints[field.name], getattr(config, field.name)
@@ -36,7 +36,7 @@ def check_fields(config: Any) -> None:
 
 
 def check_numbers(name: str, values: tuple[Any, ...], *, whole: bool) -> None:
-    """Raise unless all are numbers: widths (whole, at least 1) or costs (finite, at least 0)."""
+    """Raise unless all values are numbers: layer widths (whole, at least 1) or costs (finite, at least 0)."""
     for value in values:
         if whole:
             require(isinstance(value, int) and value >= 1, name, values, "give whole numbers of at least 1")
@@ -46,7 +46,7 @@ def check_numbers(name: str, values: tuple[Any, ...], *, whole: bool) -> None:
 
 
 def parse_budgets(budgets: float | str | tuple[float, ...], count: int) -> tuple[float, ...]:
-    """One budget a cost; a single one serves all of them. Text separates them by commas."""
+    """One budget per cost, from numbers or from text with commas; a single budget is used for all costs."""
     if isinstance(budgets, str):
         try:
             budgets = tuple(float(word) for word in budgets.split(","))
@@ -66,7 +66,7 @@ def parse_budgets(budgets: float | str | tuple[float, ...], count: int) -> tuple
 
 
 def first_difference(one: Any, other: Any, name: str = "") -> tuple[str, Any, Any] | None:
-    """Where two nested dictionaries first differ, and what each says there."""
+    """Name and both values of the first difference of two nested dictionaries, or None."""
     one, other = (list(value) if isinstance(value, tuple) else value for value in (one, other))
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         found = (first_difference(one.get(key), other.get(key), key) for key in {**one, **other})
@@ -81,7 +81,7 @@ T = TypeVar("T")
 
 
 def from_dict(kind: type[T], data: Mapping[str, Any]) -> T:
-    """A configuration from the dictionary that `dataclasses.asdict` made of it."""
+    """A configuration from the dictionary that `dataclasses.asdict` returned."""
     hints = typing.get_type_hints(kind)
     known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
     values = {}
@@ -97,7 +97,7 @@ def from_dict(kind: type[T], data: Mapping[str, Any]) -> T:
 
 
 def with_settings(config: Any, settings: Mapping[str, Any]) -> Any:
-    """A configuration with some fields changed, named as their flags: wherever in it they are."""
+    """A configuration with some fields changed; fields of nested configurations are given by their own names."""
     names = [field.name for field in dataclasses.fields(config)]
     parts = [name for name in names if dataclasses.is_dataclass(getattr(config, name))]
     inside = {

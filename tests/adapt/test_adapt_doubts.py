@@ -70,9 +70,9 @@ def test_ground_where_it_has_not_been(agent):
     known = take(steps, np.floor(steps.obs[:, 0] * 4) < 3)  # of the last column it knows nothing
     phi = fit_features(agent, known)
     stranger = agent.changed(experience=Experience(known, phi.T @ phi))
-    assert not any("unknown ground" in remark for remark in remarks(agent, "none"))
+    assert not any("unknown to the agent" in remark for remark in remarks(agent, "none"))
     (found,) = remarks(stranger, "none")
-    assert found.startswith("2 of 11 cells are unknown ground, such as row 1, column 4")  # the goal does not count
+    assert found.startswith("2 of 11 cells are unknown to the agent, such as row 1, column 4")  # not the goal
     rise = leverage_map(stranger)[:2, 3] / leverage_map(agent)[:2, 3]
     assert (rise > 1.2).all()
 
@@ -82,4 +82,4 @@ def test_costs_that_phi_cannot_express(agent):
     both = np.stack([checkers, np.zeros((3, 4))]).astype(np.float32)
     assert expressed(fit_set(agent, both)).r2[0] < GOOD_R2
     (found,) = remarks(agent, both)
-    assert found.startswith("cost 1: φ expresses it poorly (R² ") and "new weights alone may fail" in found
+    assert found.startswith("cost 1: φ represents it poorly (R² ") and "new cost weights alone may not" in found

@@ -172,10 +172,10 @@ def test_a_function_is_read_where_steps_end(agent):
         ("diamond", "cost shape 'diamond' is drawn for rooms"),
         (np.zeros((3, 5)), r"cost layers have shape \(1, 3, 5\); this map needs \[J, 3, 4\]"),
         (-NEW, "cost -1.0 in layer 1 at row 1, column 2; costs are finite and at least 0"),
-        (parse_scene("S.CG"), "this is another map, 1 × 4 cells; the agent knows 'corridor', 3 × 4 cells"),
+        (parse_scene("S.CG"), "this map has 1 × 4 cells; the agent was trained on 'corridor' with 3 × 4 cells"),
         (parse_scene("S.C.\n..#.\n.#.G"), "this map has other walls or another goal"),
         (make_layout(np.zeros((3, 4)), np.zeros((1, 3, 4)), [(0, 0)], (3, 2)), "this map has other walls"),
-        (lambda x, y: x[:2], r"the cost function gave an array of shape \(2,\) for positions of shape"),
+        (lambda x, y: x[:2], r"the cost function returned shape \(2,\) for positions of shape"),
         (lambda x, y: x - 2.0, "some of the costs are negative or not finite"),
         (Samples([[0.1, 0.1]], [0, 1], [1.0]), r"labelled steps have shapes \(1, 2\), \(2,\) and \(1, 1\)"),
         (Samples([[0.1, 0.1]], [4], [1.0]), r"actions are 0 … 3 \(up, down, left, right\)"),
@@ -183,7 +183,7 @@ def test_a_function_is_read_where_steps_end(agent):
         (Samples([[0.3, 0.6]], [0], [1.0]), r"label 1 at observation \(0.3, 0.6\) is off the map or in a wall"),
         (Samples([[np.nan, 0.6]], [0], [1.0]), r"label 1 at observation \(nan, 0.6\) is off the map"),
         (Samples([[0.1, 0.1]], [0], [np.inf]), "some of the costs are negative or not finite"),
-        (Samples([[0.1, 0.1]], [0], [1.0]), "1 labelled steps determine 1 of the .* label more steps, from more"),
+        (Samples([[0.1, 0.1]], [0], [1.0]), "1 labelled steps determine 1 of the .* label more steps, at more"),
         (Samples([[0.1, 0.1]] * 99, [0, 1, 2] * 33, [1.0] * 99), "99 labelled steps determine . of the"),
     ],
 )
@@ -197,14 +197,14 @@ def test_labels_for_another_number_of_costs(agent):
     t = remembered(agent, agent.task.params)
     with pytest.raises(UserError, match=r"^costs is 2; label each of the agent's 1 costs"):
         agent.refit(Samples(t.obs, t.action, np.repeat(t.cost, 2, 1)))
-    with pytest.raises(UserError, match=r"^labelled steps say nothing about the rest of the map"):
+    with pytest.raises(UserError, match=r"^labelled steps do not give the costs of the whole map"):
         task_of(agent, Samples(t.obs, t.action, t.cost))
 
 
 def test_agents_that_cannot_be_refitted(agent):
-    with pytest.raises(UserError, match=r"^this policy has no refit set: there is no memory.safetensors"):
+    with pytest.raises(UserError, match=r"^this policy has no replay memory to fit weights on: there is no memory"):
         agent.changed(experience=None).refit(NEW)
-    with pytest.raises(UserError, match=r"^safedqn has no cost weights that could be fitted anew"):
+    with pytest.raises(UserError, match=r"^safedqn has no cost weights to fit to new costs"):
         walker("right").refit("none")
 
 
@@ -293,7 +293,7 @@ def test_steps_one_by_one_or_together(agent):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (([0.1, 0.1], 0, [1.0, 2.0]), "cost is .*; give 1 a step, for 1 steps"),
+        (([0.1, 0.1], 0, [1.0, 2.0]), "cost is .*; give 1 per step, for 1 steps"),
         (([0.1, 2.0], 0, 1.0), "label 1 at observation"),
         (([0.1, 0.1], 0, 1.0, 0.0), "forgetting is 0.0; give a share above 0"),
     ],

@@ -268,7 +268,7 @@ def test_the_full_rung_goes_on_if_memory_did_not_do(agent):
 def test_adaptations_that_cannot_be(agent, given, message):
     with pytest.raises(UserError, match=f"^{message}"):
         adapt(agent, **given)
-    with pytest.raises(UserError, match=r"^this policy has no refit set"):
+    with pytest.raises(UserError, match=r"^this policy has no replay memory"):
         adapt(agent.changed(experience=None), HIGH_ROAD)
 
 

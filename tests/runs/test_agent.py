@@ -169,8 +169,8 @@ def test_a_share_of_random_actions(saved):
     ("given", "message"),
     [
         ({"seed": 8}, "seed is 8; the run has 7, 2, 9"),
-        ({"task": 2}, "task is 2; the run has 2, counted from 0"),
-        ({"task": -1}, "task is -1; the run has 2"),
+        ({"task": 2}, "task is 2; give a number from 0 to 1"),
+        ({"task": -1}, "task is -1; give a number from 0 to 1"),
     ],
 )
 def test_what_the_run_does_not_have(saved, given, message):
@@ -182,7 +182,7 @@ def test_folders_without_a_policy(tmp_path, trained):
     with pytest.raises(UserError, match=r"nowhere holds no policy \(give a run folder\)"):
         load(tmp_path / "nowhere")
     (tmp_path / "manifest.json").write_bytes((trained("safedqn") / "manifest.json").read_bytes())
-    with pytest.raises(UserError, match=r"holds no policy \(it has not finished: --resume it\)"):
+    with pytest.raises(UserError, match=r"holds no policy \(its training has not finished: continue it with"):
         load(tmp_path)
 
 

@@ -134,7 +134,7 @@ def test_going_on_with_it_is_refused_in_one_line(name, tmp_path, capsys):
     with pytest.raises(UserError) as error:
         resume(folder, {"steps": 4000})
     message = str(error.value)
-    assert message.startswith(f"{folder} has run format 1, which this version reads but does not go on with")
+    assert message.startswith(f"{folder} has run format 1, which this version can read but not resume")
     assert "e80789492d2d5a841049713e1140c9d7896d2455" in message and "\n" not in message
     assert main(["train", ALGORITHMS[name], "--out", str(folder), "--resume"]) == 2
     assert capsys.readouterr().err == f"safedsr: {message}\n"

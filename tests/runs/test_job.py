@@ -52,7 +52,7 @@ TWO = tiny_task("SAB.G\n\nA = fire 1\nB = water 2\n")
         ({"algorithm": "safe-dsr"}, "unknown algorithm 'safe-dsr'; did you mean 'safedsr'?"),
         ({"algorithm": "safedsr"}, "agent is 'SafeDqnConfig'; give a SafeDsrConfig"),
         ({"tasks": ()}, "tasks is 0; give at least one"),
-        ({"tasks": (ONE, TWO)}, "costs is [1, 2]; tasks of one job have equally many costs"),
+        ({"tasks": (ONE, TWO)}, "costs is [1, 2]; all tasks of a job need equally many costs"),
         ({"tasks": (ONE._replace(budgets=(1.0, 2.0)),)}, "budgets is (1.0, 2.0); corridor has 1 costs"),
         ({"tasks": (ONE._replace(budgets=()),)}, "budgets is (); corridor has 1 costs: give one each"),
         ({"algorithm": "dqn"}, "costs is [1]; dqn takes none"),

@@ -152,7 +152,7 @@ def test_a_damaged_experience_is_noticed(trained, tmp_path):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     assert load(tmp_path).experience is None
     storage.write_tensors(tmp_path / memory.FILE, {"0/0/place": np.zeros(3)}, {"memory": "0"})
-    with pytest.raises(UserError, match=r"memory.safetensors was not written by this version .* remove it to act"):
+    with pytest.raises(UserError, match=r"memory.safetensors was not written by this version .* delete it to use"):
         load(tmp_path)
     (tmp_path / memory.FILE).write_bytes(b"nonsense")
     with pytest.raises(UserError, match=r"memory.safetensors is damaged"):

@@ -117,7 +117,7 @@ def test_without_costs_every_goal_is_safe():
 
 
 def test_budgets_and_costs_must_match():
-    with pytest.raises(UserError, match="2 budgets for 1 costs; give one a cost"):
+    with pytest.raises(UserError, match="2 budgets for 1 costs; give one per cost"):
         safe(episodes([1]), (5, 5))
 
 

@@ -153,5 +153,5 @@ def test_the_command_names_what_is_wrong(capsys, tmp_path, folders):
 
 
 def test_a_packed_folder_has_no_policy_to_load():
-    with pytest.raises(UserError, match="is packed, for tables and figures only; train it anew"):
+    with pytest.raises(UserError, match="is packed, for tables and figures only; to resume"):
         load(RESULTS / "safedqn")

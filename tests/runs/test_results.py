@@ -185,7 +185,7 @@ def test_results_that_would_share_a_cell_are_told_apart(tmp_path):
     found = load_results([tmp_path / name for name in ("a", "b", "c", "deep")], remarks)
     labels = [result.label for result in found]
     assert labels == ["safedqn", "safedqn (seed 7)", "safedqn (c)", f"safedqn ({tmp_path / 'deep' / 'c'})"]
-    assert len(remarks) == 3 and all(f"of {tmp_path / 'a'}: shown apart as" in remark for remark in remarks)
+    assert len(remarks) == 3 and all(f"of {tmp_path / 'a'}: shown as" in remark for remark in remarks)
     assert remarks[0].endswith("'safedqn (seed 7)' in one-room, diamond")
 
 
@@ -195,7 +195,7 @@ def test_the_same_run_in_two_folders_counts_once(tmp_path):
     remarks: list[str] = []
     (found,) = load_results([tmp_path], remarks)
     assert found.path == tmp_path / "b" and found.positions is not None
-    assert remarks == [f"{tmp_path / 'b'} is the run of {tmp_path / 'a'} again: counted once"]
+    assert remarks == [f"{tmp_path / 'b'} is a copy of the run in {tmp_path / 'a'}: counted once"]
 
 
 def test_other_budgets_and_steps_never_share_a_label(tmp_path):

@@ -1,5 +1,6 @@
-"""Adapting a trained SafeDSR agent to new costs (Sec. 5.4), rung by rung.
+"""Adaptation of a trained SafeDSR agent to new costs (Sec. 5.4), in four levels (rungs).
 
-`refit`: new cost weights in closed form. `penalty`: a new λ. `successor`: M goes on learning from what the policy
-remembers. `full`: everything but φ goes on learning in the new environment. `climb` goes up as far as it has to.
+Level "cost" (`refit`): new cost weights in closed form. "penalty" (`penalty`): a new λ. "memory" (`successor`): M is
+trained further from the replay memory. "full" (`online`): everything but φ is trained further in the new environment.
+`ladder` applies the levels one after another.
 """

@@ -1,6 +1,6 @@
-"""What simulated episodes allow to say of a policy: shares with Clopper–Pearson bounds, mean costs with a bound.
+"""Certificate of a policy from simulated episodes: shares with Clopper–Pearson bounds, mean costs with Student bounds.
 
-The simulator is taken to be right and the policy to be fixed; episodes are independent.
+The certificate assumes that the simulator is right, that the policy is fixed and that episodes are independent.
 """
 
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from safedsr.envs.environment import Task
 from safedsr.runs.metrics import within
 from safedsr.runs.policy import TrainedPolicy
 
-BATCH = 1000  # episodes between two looks at whether it can still pass
+BATCH = 1000  # episodes between two checks whether the certificate can still pass
 ASSUMES = "the simulator is right, the policy stays as it is, episodes are independent"
 
 
@@ -27,19 +27,19 @@ class Bound(NamedTuple):
 
 
 class Certificate(NamedTuple):
-    """The verdict and what it rests on."""
+    """Whether a policy passed, and the numbers behind it."""
 
     passed: bool
     environment: str
     budgets: tuple[float, ...]
-    episodes: int  # walked; fewer than asked for only where it was certain to fail
+    episodes: int  # simulated; fewer than requested only if it could no longer pass
     confidence: float
     require: float
     epsilon: float
-    safe_goal_rate: Bound  # goal reached within the budget: at least
-    goal_rate: Bound  # at least
-    violation: Bound  # some cost over its budget: at most
-    cost: tuple[Bound, ...]  # mean of each: at most
+    safe_goal_rate: Bound  # lower bound; goal reached within every budget
+    goal_rate: Bound  # lower bound
+    violation: Bound  # upper bound; share of episodes with some cost over its budget
+    cost: tuple[Bound, ...]  # upper bound of each mean
     reward: float  # mean
     length: float  # mean
     assumes: str = ASSUMES
@@ -51,12 +51,12 @@ class Certificate(NamedTuple):
 
 
 def certify(agent: TrainedPolicy, costs: Costs | None = None, budget: Any = None, **settings: Any) -> Certificate:
-    """Walk the policy on these costs (its own, if not given); settings are those of `CertificateConfig`."""
+    """Certify the policy for these costs (default: its own); settings are those of `CertificateConfig`."""
     return certify_in(agent, task_of(agent, costs, budget), CertificateConfig(**settings))
 
 
 def certify_in(agent: TrainedPolicy, task: Task, config: CertificateConfig) -> Certificate:
-    """Episodes in batches, until there are enough or none of those left could make it pass."""
+    """Run episodes in batches until all are done or the certificate can no longer pass."""
     keys = jax.random.split(jax.random.key(config.episode_seed), config.episodes)
     found: list[Outcome] = []
     safe = walked = 0
@@ -96,19 +96,19 @@ def _at_least(hits: np.ndarray, config: CertificateConfig) -> Bound:
 
 
 def lower_bound(hits: int, count: int, confidence: float) -> float:
-    """Clopper–Pearson: the share is at least this much, with that confidence."""
+    """Clopper–Pearson lower bound of a share at the given confidence."""
     from scipy.special import betaincinv
 
     return float(betaincinv(hits, count - hits + 1, 1 - confidence)) if hits else 0.0
 
 
 def upper_bound(hits: int, count: int, confidence: float) -> float:
-    """Clopper–Pearson: the share is at most this much, with that confidence."""
+    """Clopper–Pearson upper bound of a share at the given confidence."""
     return 1.0 - lower_bound(count - hits, count, confidence)
 
 
 def _mean_at_most(values: np.ndarray, confidence: float) -> Bound:
-    """A mean and its one-sided Student bound, which is approximate where the values are not normal."""
+    """A mean and its one-sided Student bound, which is approximate if the values are not normal."""
     from scipy.special import stdtrit
 
     values = values.astype(np.float64)

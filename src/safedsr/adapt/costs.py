@@ -1,4 +1,4 @@
-"""What counts as new costs: a name, a file, an array, a map, a function of the position, or labelled steps."""
+"""New costs: given as a name, a file, an array, a map, a function of the position, or labelled steps."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -20,19 +20,19 @@ from safedsr.validation import parse_budgets
 
 
 class Samples(NamedTuple):
-    """Labelled steps: what it cost to take an action at an observation."""
+    """Labelled steps: the cost of an action at an observation."""
 
     obs: Any  # [n, 2]
     action: Any  # [n]
     cost: Any  # [n] or [n, J]
 
 
-# A function takes arrays x, y of positions in cells and gives costs of their shape, or [J, …].
+# A function takes arrays x, y of positions in cells and returns costs of the same shape, or [J, …].
 Costs = str | Sequence[str] | np.ndarray | Layout | Scene | Samples | Callable[[np.ndarray, np.ndarray], Any]
 
 
 class FitSet(NamedTuple):
-    """What cost weights are fitted to."""
+    """The data that cost weights are fitted to."""
 
     phi: np.ndarray  # [n, d]
     gram: np.ndarray  # [d, d] ΦᵀΦ
@@ -40,27 +40,25 @@ class FitSet(NamedTuple):
 
 
 def learner_of(agent: TrainedPolicy) -> PyTree:
-    """φ, M and the weights of an agent that has them."""
+    """φ, M and the weights of the agent; raises if it has none."""
     if agent.trainer.adaptable is None:
-        raise UserError(
-            f"{agent.job.algorithm} has no cost weights that could be fitted anew; adapt a 'safedsr-plus' agent"
-        )
+        raise UserError(f"{agent.job.algorithm} has no cost weights to fit to new costs; adapt a 'safedsr-plus' agent")
     return agent.policy.learner
 
 
 def experience_of(agent: TrainedPolicy) -> Experience:
-    """What the agent remembers."""
+    """The agent's replay memory; raises if it has none."""
     learner_of(agent)
     if agent.experience is None:
         raise UserError(
-            "this policy has no refit set: there is no memory.safetensors beside its policy.safetensors; copy it from "
-            "its run folder, or let the training of this version write one (safedsr train … --resume)"
+            "this policy has no replay memory to fit weights on: there is no memory.safetensors beside its "
+            "policy.safetensors; copy it from the run folder, or write it with 'safedsr train … --resume'"
         )
     return agent.experience
 
 
 def task_of(agent: TrainedPolicy, costs: Costs | None, budget: Any = None) -> Task:
-    """The agent's task with other costs and budgets, to simulate episodes in."""
+    """The agent's task with other costs and budgets, for simulated episodes."""
     if costs is None:
         return agent.task._replace(budgets=budgets_for(agent.task, len(agent.task.budgets), budget))
     scene = changed_scene(scene_of(agent.task), costs)
@@ -68,16 +66,16 @@ def task_of(agent: TrainedPolicy, costs: Costs | None, budget: Any = None) -> Ta
 
 
 def budgets_for(trained: Task, count: int, budget: Any = None) -> tuple[float, ...]:
-    """The budgets given, or those it was trained with if they fit the number of costs, or the usual one."""
+    """The given budgets; else those of training, if there are as many as costs; else the default budget."""
     if budget is None and count == len(trained.budgets):
         return trained.budgets
     return parse_budgets(DEFAULT_BUDGET if budget is None else budget, count)
 
 
 def changed_scene(scene: Scene, costs: Costs) -> Scene:
-    """The same map with other costs; a function is read at the centres of the cells."""
+    """The same map with other costs; a cost function is evaluated at the centres of the cells."""
     if isinstance(costs, Samples):
-        raise UserError("labelled steps say nothing about the rest of the map; refit takes them, else give a cost map")
+        raise UserError("labelled steps do not give the costs of the whole map; pass them to refit, or give a map")
     if isinstance(costs, Scene | Layout):
         layout, names = (costs.layout, costs.cost_names) if isinstance(costs, Scene) else (costs, None)
         require_same_map(layout, scene)
@@ -90,32 +88,35 @@ def changed_scene(scene: Scene, costs: Costs) -> Scene:
 
 
 def require_same_map(layout: Layout, scene: Scene) -> None:
-    """Raise unless a map differs from a scene's in nothing but its costs."""
+    """Raise if a map and a scene differ in more than their costs."""
     mine = scene.layout
     if np.shape(layout.walls) != np.shape(mine.walls):
         sizes = [" × ".join(map(str, np.shape(x.walls))) for x in (layout, mine)]
-        raise UserError(f"this is another map, {sizes[0]} cells; the agent knows '{scene.name}', {sizes[1]} cells")
+        raise UserError(
+            f"this map has {sizes[0]} cells; the agent was trained on '{scene.name}' with {sizes[1]} cells: only costs "
+            "can change, train again for another map"
+        )
     if not np.array_equal(layout.walls, mine.walls) or not np.array_equal(layout.goal, mine.goal):
         raise UserError(
-            f"this map has other walls or another goal than '{scene.name}', which the agent knows; its costs may "
-            "change: train anew for another map"
+            f"this map has other walls or another goal than '{scene.name}', on which the agent was trained: only costs "
+            "can change, train again for another map"
         )
 
 
 def call(function: Callable[[np.ndarray, np.ndarray], Any], x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """What a cost function says at positions of any shape: an array [J, *shape]."""
+    """The costs [J, *shape] that a cost function returns for positions of any shape."""
     found = np.asarray(function(x, y), np.float64)
     layers = found[None] if found.shape == x.shape else found
     if layers.ndim != x.ndim + 1 or layers.shape[1:] != x.shape:
         raise UserError(
-            f"the cost function gave an array of shape {found.shape} for positions of shape {x.shape}; it takes arrays "
-            "x and y and gives a cost for each, or [J, …] for several"
+            f"the cost function returned shape {found.shape} for positions of shape {x.shape}; it must take arrays x "
+            "and y and return a cost for each position, or [J, …] for several costs"
         )
     return layers
 
 
 def fit_set(agent: TrainedPolicy, costs: Costs) -> FitSet:
-    """What the agent remembers, labelled with the costs; or the labelled steps that were given."""
+    """Steps of the agent's replay memory, labelled with the new costs; or the labelled steps that were given."""
     experience, scene = experience_of(agent), scene_of(agent.task)
     if isinstance(costs, Samples):
         samples = check_samples(costs, scene)
@@ -133,7 +134,7 @@ def fit_set(agent: TrainedPolicy, costs: Costs) -> FitSet:
 
 
 def check_samples(samples: Samples, scene: Scene) -> Samples:
-    """The samples as arrays [n, 2], [n] and [n, J], if all of them lie on the map."""
+    """The samples as arrays [n, 2], [n] and [n, J], after a check that all are on the map."""
     obs, action = np.asarray(samples.obs, np.float32), np.asarray(samples.action)
     cost = np.asarray(samples.cost, np.float64)
     cost = cost[:, None] if cost.ndim == 1 else cost
@@ -144,7 +145,7 @@ def check_samples(samples: Samples, scene: Scene) -> Samples:
         )
     if not np.isin(action, range(physics.NUM_ACTIONS)).all():
         raise UserError(
-            f"actions are 0 … {physics.NUM_ACTIONS - 1} ({', '.join(physics.ACTIONS)}); the labels have others"
+            f"actions are 0 … {physics.NUM_ACTIONS - 1} ({', '.join(physics.ACTIONS)}); some labelled steps have others"
         )
     finite = np.isfinite(obs)
     blocked = np.asarray(_blocked(np.where(finite, obs, -1) * scene.layout.scale, scene.layout))

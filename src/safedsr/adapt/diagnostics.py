@@ -1,4 +1,4 @@
-"""What can be known before adapting: how well φ expresses the new costs, and where φ was never trained."""
+"""Checks before adaptation: how well φ represents the new costs, and where φ was not trained."""
 
 from typing import NamedTuple
 
@@ -11,23 +11,23 @@ from safedsr.envs.grid.layout import Layout
 from safedsr.runs.experience import Experience
 from safedsr.runs.policy import TrainedPolicy
 
-GOOD_R2 = 0.6  # below it, cost weights alone have not been seen to lead round new costs
-HIGH_LEVERAGE = 8.0  # times the mean; trained agents were seen to stay below 6 where they have been
-_WITHIN = (0.17, 0.5, 0.83)  # places along a cell at which leverage is read
+GOOD_R2 = 0.6  # below this R², new cost weights alone did not suffice in our experiments
+HIGH_LEVERAGE = 8.0  # times the mean; it was below 6 in cells that trained agents had visited
+_WITHIN = (0.17, 0.5, 0.83)  # positions along a cell at which leverage is computed
 
 
 class Expressed(NamedTuple):
-    """How well φ expresses each cost, on the refit set."""
+    """How well φ represents each cost, on the steps that weights are fitted on."""
 
-    r2: tuple[float, ...]  # share of the variance that is explained, each step predicted from all others
-    auc: tuple[float, ...]  # chance that a step with a cost is predicted to cost more than one without; NaN if none
+    r2: tuple[float, ...]  # explained share of the variance, each step predicted from all others
+    auc: tuple[float, ...]  # probability that a step with a cost is predicted above one without; NaN if none
 
 
 def expressed(fit: FitSet) -> Expressed:
-    """R² and area under the curve of the closed-form fit, every step left out of its own prediction."""
+    """Leave-one-out R² and area under the ROC curve of the closed-form fit."""
     inverse = np.linalg.inv(regular(fit.gram, len(fit.phi)))
     weights = fit.phi.T @ fit.cost
-    share = np.sum((fit.phi @ inverse) * fit.phi, 1, keepdims=True)  # of a step in its own prediction
+    share = np.sum((fit.phi @ inverse) * fit.phi, 1, keepdims=True)  # weight of a step in its own prediction
     left_out = (fit.cost - fit.phi @ (inverse @ weights)) / np.maximum(1 - share, 1e-9)
     variance = np.maximum(fit.cost.var(0), 1e-12)
     r2 = 1 - (left_out**2).mean(0) / variance
@@ -36,7 +36,7 @@ def expressed(fit: FitSet) -> Expressed:
 
 
 def area_under_curve(guess: np.ndarray, positive: np.ndarray) -> float:
-    """The chance that a positive is guessed higher than a negative, ties counting half; NaN without either."""
+    """Probability that a positive has a higher guess than a negative, ties count half; NaN if one class is empty."""
     from scipy.stats import rankdata
 
     count = int(positive.sum())
@@ -47,7 +47,7 @@ def area_under_curve(guess: np.ndarray, positive: np.ndarray) -> float:
 
 
 def visits(experience: Experience, layout: Layout) -> np.ndarray:
-    """How many remembered steps began in each cell [H, W]."""
+    """Number of steps of the replay memory that began in each cell [H, W]."""
     counts = np.zeros(layout.walls.shape, np.int64)
     column, row = np.floor(np.asarray(experience.steps.obs) * layout.scale).astype(np.int64).T
     np.add.at(counts, (row, column), 1)
@@ -55,9 +55,9 @@ def visits(experience: Experience, layout: Layout) -> np.ndarray:
 
 
 def leverage_map(agent: TrainedPolicy) -> np.ndarray:
-    """How far φ in each cell [H, W] lies from what weights are fitted on, as a multiple of the mean; NaN in walls.
+    """Leverage of φ in each cell [H, W] as a multiple of its mean over the fitted steps; NaN in walls.
 
-    Mean over all actions and nine places in the cell.
+    High leverage means that φ differs from the fitted steps. Mean over all actions and nine positions in the cell.
     """
     experience, layout = experience_of(agent), scene_of(agent.task).layout
     rows, columns = np.nonzero(~layout.walls)
@@ -72,20 +72,20 @@ def leverage_map(agent: TrainedPolicy) -> np.ndarray:
 
 
 def remarks(agent: TrainedPolicy, costs: Costs) -> tuple[str, ...]:
-    """Warnings in words, or none."""
+    """Warnings as text; empty if there are none."""
     found = expressed(fit_set(agent, costs))
     poor = [
-        f"cost {j + 1}: φ expresses it poorly (R² {r2:.2f}, area under the curve {auc:.2f}): new weights alone may fail"
+        f"cost {j + 1}: φ represents it poorly (R² {r2:.2f}, AUC {auc:.2f}); new cost weights alone may not be enough"
         for j, (r2, auc) in enumerate(zip(found.r2, found.auc, strict=True))
         if r2 < GOOD_R2 and np.isfinite(auc)
     ]
     layout, leverage = scene_of(agent.task).layout, leverage_map(agent)
     strange = (visits(experience_of(agent), layout) == 0) & ~layout.walls | (leverage > HIGH_LEVERAGE)
-    strange[layout.goal[1], layout.goal[0]] = False  # no step begins there
+    strange[layout.goal[1], layout.goal[0]] = False  # episodes end there, so no step begins there
     if strange.any():
         row, column = np.argwhere(strange)[0] + 1
         poor.append(
-            f"{strange.sum()} of {np.isfinite(leverage).sum()} cells are unknown ground, such as row {row}, column "
-            f"{column}: the agent remembers no step there, or φ differs from what it was fitted on"
+            f"{strange.sum()} of {np.isfinite(leverage).sum()} cells are unknown to the agent, such as row {row}, "
+            f"column {column}: its replay memory has no step there, or φ differs from that of the fitted steps"
         )
     return tuple(poor)

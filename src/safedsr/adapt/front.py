@@ -1,4 +1,4 @@
-"""Reward against cost over λ, from one trained model: acting with another λ needs no training."""
+"""Reward against cost over λ for one trained agent; acting with another λ needs no training."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from safedsr.validation import require
 
 
 class Point(NamedTuple):
-    """What one λ leads to, mean over episodes."""
+    """Mean results of simulated episodes with one λ."""
 
     lam: float  # the same for all costs
     reward: float
@@ -23,11 +23,11 @@ class Point(NamedTuple):
 
 
 class Front(NamedTuple):
-    """The points in the order of λ, which of them no other beats, and which to take for each budget."""
+    """The points in the order of λ, which of them are Pareto-optimal, and the best point for each budget."""
 
     points: tuple[Point, ...]
-    best: tuple[bool, ...]  # no other point has more reward at no more cost
-    chosen: dict[float, Point | None]  # budget -> most reward among the points whose mean costs keep it
+    best: tuple[bool, ...]  # Pareto-optimal in reward and costs
+    chosen: dict[float, Point | None]  # budget -> point of most reward with all mean costs within it
 
 
 def front(
@@ -39,8 +39,8 @@ def front(
     epsilon: float = 0.0,
     seed: int = 0,
 ) -> Front:
-    """Simulated episodes for each λ; a budget is that of each cost."""
-    learner_of(agent)  # only its kind acts by λ
+    """Simulate episodes for each λ; each budget applies to every cost."""
+    learner_of(agent)  # raises for agents that cannot act with another λ
     require(len(lams) >= 1 and min(lams) >= 0, "lams", list(lams), "give at least one, none below 0")
     task = task_of(agent, costs)
     points = []
@@ -59,7 +59,7 @@ def front(
 
 
 def choose(points: Sequence[Point], budget: float) -> Point | None:
-    """The point of most reward whose mean costs keep the budget, if there is one."""
+    """The point of most reward with all mean costs within the budget, or None."""
     return max((p for p in points if max(p.cost, default=0.0) <= budget), key=lambda p: p.reward, default=None)
 
 

@@ -1,4 +1,4 @@
-"""Up the rungs of adaptation: as high as asked for, or until the certificate passes."""
+"""Adaptation levels (rungs), applied one after another: up to a given level, or until the certificate passes."""
 
 import time
 from collections.abc import Callable
@@ -17,37 +17,37 @@ from safedsr.errors import unknown
 from safedsr.runs.policy import AnyPolicy
 
 AUTO = "auto"
-STAGE = 10_000  # environment steps of the full rung between two looks at how it does
-MARGIN = 0.02  # by which the best of a search should beat what is required, so that other episodes confirm it
+STAGE = 10_000  # environment steps of the level 'full' between two evaluations
+MARGIN = 0.02  # a search aims at this much above the required share, so that other episodes confirm it
 
 
 class Rung(NamedTuple, Generic[AnyPolicy]):
-    """One rung as it was climbed."""
+    """The result of one level."""
 
     level: str
     agent: AnyPolicy
     certificate: Certificate
-    seconds: float  # since the rung before, without the certificate
+    seconds: float  # since the previous level, without the certificate
 
 
 class Adapted(NamedTuple, Generic[AnyPolicy]):
-    """The agent of the best rung, and how it got there."""
+    """The agent of the best level, and the results of all certified levels."""
 
     agent: AnyPolicy
     level: str
     certificate: Certificate
     rungs: tuple[Rung[AnyPolicy], ...]
-    remarks: tuple[str, ...]  # warnings that could be known before
+    remarks: tuple[str, ...]  # warnings known before adaptation
 
 
 class Request(NamedTuple):
-    """What every rung is given."""
+    """The input of every level."""
 
     costs: Costs
     task: Task
     spend: ClimbConfig
     epsilon: float
-    enough: float  # share of safe goals in simulated episodes that ends a rung
+    enough: float  # share of safe goals in simulated episodes at which a level stops
 
 
 def adapt(
@@ -59,7 +59,7 @@ def adapt(
     spend: ClimbConfig = ClimbConfig(),
     show: Callable[[Rung], None] = lambda rung: None,
 ) -> Adapted[AnyPolicy]:
-    """Climb to a level and certify there; "auto" certifies on every rung and stops at the first that passes."""
+    """Apply the levels up to `level` and certify the last; "auto" certifies each and stops at the first that passes."""
     if level not in (*LEVELS, AUTO):
         raise unknown("level", level, (*LEVELS, AUTO))
     experience_of(agent)

@@ -1,6 +1,6 @@
-"""Rung 4: new interactions. The trainer itself goes on in the new task, from the policy and what it remembers.
+"""Level "full": training continues with new steps in the new task, from the policy and its replay memory.
 
-φ stays frozen; w_r, w_c, λ and M go on learning, with every schedule at its end (phase 6 of the paper's last table).
+φ stays frozen; w_r, w_c, λ and M are trained, with every schedule at its end (phase 6 of the paper's last table).
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from safedsr.types import Adaptable, PyTree
 
 
 def learn_in(agent: AnyPolicy, task: Task, steps: int, stage: int, seed: int = 0) -> Iterator[AnyPolicy]:
-    """The agent after every `stage` more steps of training in a task, both rounded up to whole periods."""
+    """Yield the agent after every `stage` of `steps` training steps in a task, both rounded up to whole periods."""
     job = dataclasses.replace(agent.job, agent=_adaptable(agent).settings)
     program = Program(own_job(agent.changed(job=job, task=task)))
     period = program.trainer.period
@@ -34,7 +34,7 @@ def learn_in(agent: AnyPolicy, task: Task, steps: int, stage: int, seed: int = 0
         state, _, _ = program.advance(state, step, min(stage, first + steps - step))
         if bad := program.first_bad(state):
             raise FloatingPointError(
-                f"'{bad[0]}' is not finite after {step - first + stage} steps; the agent is as before"
+                f"'{bad[0]}' is not finite after {step - first + stage} steps; the agent was not changed"
             )
         yield _agent_of(program, state.agent, agent, task)
 
@@ -46,9 +46,9 @@ def _adaptable(agent: TrainedPolicy) -> Adaptable:
 
 
 def start_state(program: Program, agent: TrainedPolicy, task: Task, seed: int, count: int) -> Lane:
-    """A state that goes on from the agent: its networks, its λ, and memory filled with what it remembers.
+    """A training state that continues from the agent: its networks, its λ, and a ring filled with its replay memory.
 
-    `count` is how many rows the ring has seen; it is full.
+    `count` is the number of rows that the ring has received; the ring is full.
     """
     key, learner_key, store_key = jax.random.split(jax.random.key(seed), 3)
     environment = program.job.environment
@@ -58,7 +58,7 @@ def start_state(program: Program, agent: TrainedPolicy, task: Task, seed: int, c
     state = fresh._replace(
         learner=_adaptable(agent).learner(learner_of(agent), learner_key),
         multiplier=multiplier.at(agent.policy.lam),
-        ring=jnp.resize(rows, fresh.ring.shape),  # rows repeat where there are fewer than it holds
+        ring=jnp.resize(rows, fresh.ring.shape),  # rows repeat if there are too few to fill it
         count=jnp.int32(count),
     )
     return Lane(program.trainer.refill(state, store_key, rows, task.params), episode_start)

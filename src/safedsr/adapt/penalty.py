@@ -1,4 +1,4 @@
-"""Rung 2: λ for new costs, by a search over simulated episodes or learnt on-policy as in the paper."""
+"""Level "penalty": λ for new costs, by a search over simulated episodes or learnt on-policy as in the paper."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,17 +20,17 @@ from safedsr.runs.metrics import within
 from safedsr.runs.policy import AnyPolicy, TrainedPolicy, with_costs
 from safedsr.types import PyTree
 
-LADDER = (0.0, *(0.05 * 2.0**k for k in range(11)))  # up to 51: from no caution to nothing but caution
-BATCH = 64  # episodes of one compiled call
+LADDER = (0.0, *(0.05 * 2.0**k for k in range(11)))  # λ to try, up to 51: from reward only to almost costs only
+BATCH = 64  # episodes per compiled call
 FINALISTS, FINAL_BATCHES = 3, 4
 
 
 class Score(NamedTuple):
-    """How a policy did in simulated episodes; the larger, the better."""
+    """Results of a policy in simulated episodes, compared field by field; larger is better."""
 
     safe: float  # share that reached the goal within the budget
     goal: float  # share that reached the goal
-    spared: float  # minus the mean cost over the budget, summed over costs
+    spared: float  # minus the mean cost above the budget, summed over costs
     reward: float  # mean
 
 
@@ -40,7 +40,7 @@ def with_lam(agent: AnyPolicy, lam: Any) -> AnyPolicy:
 
 
 def score(agent: TrainedPolicy, task: Task, epsilon: float, batches: int = 1, seed: int = 0) -> Score:
-    """`batches` times `BATCH` episodes."""
+    """Score of `batches` × `BATCH` simulated episodes."""
     keys = jax.random.split(jax.random.key(seed), FINAL_BATCHES * BATCH).reshape(FINAL_BATCHES, BATCH)
     found = [run_keys(agent, task, keys[n], epsilon) for n in range(batches)]
     o = Outcome(*(np.concatenate(field) for field in zip(*found, strict=True)))
@@ -50,7 +50,7 @@ def score(agent: TrainedPolicy, task: Task, epsilon: float, batches: int = 1, se
 
 
 def search_penalty(agent: AnyPolicy, task: Task, epsilon: float = 0.0) -> tuple[AnyPolicy, Score]:
-    """The agent with the λ of most safe goals; of several costs, one λ after the other, twice."""
+    """The agent with the λ of most safe goals; with several costs, each λ_j is searched in turn, twice."""
     lam = np.asarray(agent.policy.lam, np.float32)
     best = score(agent, task, epsilon, FINAL_BATCHES)
     for j in [*range(len(lam))] * (2 if len(lam) > 1 else 1):
@@ -61,7 +61,7 @@ def search_penalty(agent: AnyPolicy, task: Task, epsilon: float = 0.0) -> tuple[
 def _search_one(
     agent: TrainedPolicy, task: Task, epsilon: float, lam: np.ndarray, best: Score, j: int
 ) -> tuple[np.ndarray, Score]:
-    """Try every rung of the ladder for λ_j, then the few best with more episodes."""
+    """Try all values of `LADDER` for λ_j, then the best `FINALISTS` with more episodes."""
     choices = [np.where(np.arange(len(lam)) == j, np.float32(value), lam) for value in LADDER]
     first = [score(with_lam(agent, choice), task, epsilon) for choice in choices]
     for n in sorted(range(len(choices)), key=first.__getitem__, reverse=True)[:FINALISTS]:
@@ -72,7 +72,7 @@ def _search_one(
 
 
 def learn_penalty(agent: AnyPolicy, task: Task, steps: int = 100_000, seed: int = 0) -> AnyPolicy:
-    """λ tuned by the agent's own rule after each episode of its ε-greedy policy, while all else stays (Sec. 5.4)."""
+    """Update λ by the agent's own rule after each episode of its ε-greedy policy; all else is fixed (Sec. 5.4)."""
     config = agent.job.agent.multiplier
     aim = task.budgets if config.aim is None else config.aim
     aim = jnp.broadcast_to(jnp.asarray(aim, jnp.float32), len(task.budgets))

@@ -1,4 +1,4 @@
-"""Cost weights that follow costs which drift while acting: recursive least squares with forgetting."""
+"""Recursive least squares with forgetting: cost weights that follow costs which change while the agent acts."""
 
 from typing import Any, NamedTuple
 
@@ -13,24 +13,25 @@ from safedsr.validation import require
 
 
 class Recursion(NamedTuple):
-    """What recursive least squares remembers, as changes to the weights that it started from."""
+    """State of recursive least squares, relative to the weights at its start."""
 
-    gram: np.ndarray  # [d, d] of all steps so far, older ones counting less
+    gram: np.ndarray  # [d, d] of all steps so far; older steps have less weight
     moment: np.ndarray  # [J, d] Σ error·φ
     start: np.ndarray  # [J, d] w_c
 
 
 def update(agent: AnyPolicy, obs: Any, action: Any, cost: Any, forgetting: float = 0.999) -> AnyPolicy:
-    """The agent after one more labelled step, or n of them in the order in which they came.
+    """The agent after one more labelled step, or n steps in the order of time.
 
-    Minimises the squared errors, each weighed by forgetting^age, with the refit set as the oldest evidence for the
-    weights so far. The ridge is never forgotten, so that directions that are not seen any more stay as they are.
+    Minimises the squared errors, each weighted by forgetting^age. The steps that weights are fitted on count as the
+    oldest data, labelled by the weights at the start. The ridge is not forgotten, so directions of φ without new steps
+    keep these weights.
     """
-    require(0 < forgetting <= 1, "forgetting", forgetting, "give a share above 0, and 1 to forget nothing")
+    require(0 < forgetting <= 1, "forgetting", forgetting, "give a share above 0 and at most 1; 1 forgets nothing")
     experience, learner = experience_of(agent), learner_of(agent)
     obs, count = np.atleast_2d(np.asarray(obs, np.float32)), len(agent.task.budgets)
     labels = np.asarray(cost, np.float64)
-    require(labels.size == len(obs) * count, "cost", cost, f"give {count} a step, for {len(obs)} steps")
+    require(labels.size == len(obs) * count, "cost", cost, f"give {count} per step, for {len(obs)} steps")
     samples = check_samples(Samples(obs, np.atleast_1d(action), labels.reshape(len(obs), count)), scene_of(agent.task))
     r = agent.recursion or _begin(agent)
     phi = agent.features(samples.obs, samples.action)
@@ -46,7 +47,7 @@ def _begin(agent: TrainedPolicy) -> Recursion:
 
 
 def learn_steps(r: Recursion, phi: np.ndarray, cost: np.ndarray, forgetting: float) -> Recursion:
-    """Evidence of n more steps, the last of which is the newest."""
+    """Add n steps, in the order of time, to the state."""
     weight = forgetting ** np.arange(len(phi))[::-1, None]
     old = forgetting ** len(phi)
     errors = cost - phi @ r.start.T

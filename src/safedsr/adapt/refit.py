@@ -1,4 +1,4 @@
-"""Rung 1: cost weights for new costs, in closed form; M and λ stay."""
+"""Level "cost": cost weights for new costs, in closed form; M and λ stay."""
 
 import functools
 from typing import Any
@@ -13,19 +13,19 @@ from safedsr.runs.experience import FIT_STEPS
 from safedsr.runs.policy import AnyPolicy, TrainedPolicy
 from safedsr.validation import require
 
-# A step, whose features have length 1. Directions of φ that hardly occur are worth little to the fit, but large weights
-# on them would multiply the errors of M: with a ridge of 1e-6 agents act worse on new costs than with this one.
+# Ridge per step; features have length 1. Directions of φ that hardly occur contribute little to the fit, but large
+# weights on them multiply the errors of M: with a ridge of 1e-6, agents act worse on new costs than with this one.
 RIDGE = 1e-4
-FIRST_LAM = 1.0  # where there was no cost before
+FIRST_LAM = 1.0  # λ of an agent that had no costs before
 
 
 def refit(agent: AnyPolicy, costs: Costs, rewards: bool = False, strength: float = RIDGE) -> AnyPolicy:
-    """The agent with cost weights for other costs, in the task that has them; M and λ stay.
+    """The agent with cost weights fitted to other costs, and with these costs in its task; M and λ stay.
 
-    Labelled steps do not say what the map costs: with them the agent keeps its task. With a ridge of
-    vanishing strength it is where gradient descent on the cost term of Eq. (14) ends.
+    With labelled steps the agent keeps its task, because they do not give the costs of the whole map. As the ridge
+    goes to 0, the weights go to the limit of gradient descent on the cost term of Eq. (14).
     """
-    require(strength > 0, "strength", strength, "give a ridge above 0; 1e-9 is next to none")
+    require(strength > 0, "strength", strength, "give a value above 0; 1e-9 is almost no ridge")
     fit = fit_set(agent, costs)
     if isinstance(costs, Samples):
         require_rank(fit, agent)
@@ -44,14 +44,14 @@ def refit(agent: AnyPolicy, costs: Costs, rewards: bool = False, strength: float
 def ridge(phi: np.ndarray, gram: np.ndarray, targets: np.ndarray, strength: float) -> np.ndarray:
     """Weights [J, d] that minimise |targets - Φ·wᵀ|² + strength·n·|w|²; all J share one Cholesky factor."""
     inverse = _inverse_factor(gram.tobytes(), len(gram), len(phi), strength)
-    # Not by BLAS, which wakes its threads for each of these small products: on a busy machine that takes longer.
+    # Not with BLAS: it starts its threads for each of these small products, which takes longer on a busy machine.
     moments = np.einsum("nd,nj->jd", phi, targets)
     return np.einsum("id,ji->jd", inverse, np.einsum("id,jd->ji", inverse, moments))
 
 
 @functools.lru_cache(maxsize=16)
 def _inverse_factor(gram: bytes, size: int, count: int, strength: float) -> np.ndarray:
-    """L⁻¹, where L·Lᵀ is the Gram matrix with its ridge; a policy that adapts again and again needs it once."""
+    """L⁻¹, where L·Lᵀ is the Gram matrix with its ridge; cached for policies that adapt repeatedly."""
     matrix = np.frombuffer(gram).reshape(size, size)
     return np.linalg.inv(np.linalg.cholesky(regular(matrix, count, strength)))
 
@@ -62,18 +62,18 @@ def regular(gram: np.ndarray, count: int, strength: float = RIDGE) -> np.ndarray
 
 
 def rank(gram: np.ndarray, count: int) -> int:
-    """In how many directions the steps outweigh the ridge."""
+    """Number of directions in which the steps outweigh the ridge."""
     return int((np.linalg.eigvalsh(gram) > RIDGE * count).sum())
 
 
 def require_rank(fit: FitSet, agent: TrainedPolicy) -> None:
-    """Raise unless the labels determine at least half of the directions that φ takes on what the agent remembers."""
+    """Raise unless the labels determine at least half as many directions of φ as the agent's replay memory."""
     experience = experience_of(agent)
     have, usual = rank(fit.gram, len(fit.phi)), rank(experience.gram, experience.fitted)
     if 2 * have < usual:
         raise UserError(
-            f"{len(fit.phi)} labelled steps determine {have} of the {usual} directions of φ that the agent has seen; "
-            "label more steps, from more places and with every action"
+            f"{len(fit.phi)} labelled steps determine {have} of the {usual} directions of φ in the replay memory; "
+            "label more steps, at more positions and with every action"
         )
 
 
@@ -86,7 +86,7 @@ def _reward_weights(agent: TrainedPolicy, strength: float) -> Any:
 
 
 def _lam_for(agent: TrainedPolicy, task: Task) -> Any:
-    """λ as it is, or for another number of costs the largest one for each."""
+    """The agent's λ; if the number of costs changes, its largest value for each cost."""
     lam, count = np.asarray(agent.policy.lam), len(task.budgets)
     if len(lam) == count:
         return agent.policy.lam

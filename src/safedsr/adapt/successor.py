@@ -1,4 +1,4 @@
-"""Rung 3: M goes on learning for the new costs from remembered steps alone; how steps lead on has not changed."""
+"""Level "memory": M is trained further for the new costs, from the replay memory alone; transitions are the same."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -10,15 +10,15 @@ from safedsr.envs.environment import Task
 from safedsr.runs.experience import relabelled
 from safedsr.runs.policy import AnyPolicy
 
-SOME = 0.1  # a share of safe goals from which on the λ of those who reached them is worth following
+SOME = 0.1  # share of safe goals from which M is trained for the λ that acted best
 
 
 def learn_from_memory(
     agent: AnyPolicy, task: Task, updates: int, enough: float, epsilon: float = 0.0, seed: int = 0
 ) -> tuple[AnyPolicy, Score]:
-    """The best agent of several rounds: each learns M for one λ and then searches the λ to act with.
+    """The best agent of several rounds; each round trains M for one λ, then searches the λ to act with.
 
-    It ends after that many updates, or as soon as a share `enough` of the search's episodes is safe.
+    The rounds end after `updates` updates, or when a share `enough` of the search's episodes is safe.
     """
     learner_of(agent)
     assert agent.trainer.adaptable
@@ -41,9 +41,10 @@ def learn_from_memory(
 
 
 def next_lam(learnt: Array, acted: Array, found: Score) -> Array:
-    """The λ [J] to learn M for next: what acted best. Where nothing is safe, more caution, then from little again.
+    """The λ [J] to train M for in the next round: the one that acted best, if enough episodes are safe.
 
-    An agent that does not even reach the goal is too cautious.
+    Else λ is doubled if the agent reaches the goal, and halved if not, because it is too cautious. Above the largest λ
+    of `LADDER`, λ starts again from a small value.
     """
     if found.safe >= SOME:
         return acted

@@ -1,1 +1,1 @@
-"""How trainings and episodes are run: compiled programs over seeds and environments, the training loop, evaluation."""
+"""Training and evaluation: the compiled program over seeds and tasks, the training loop, simulated episodes."""

@@ -1,19 +1,19 @@
-"""Compiled programs are kept in a folder of the user's: the second training of its kind starts without compiling.
+"""Persistent cache of compiled programs: a second training run of the same kind starts without compiling.
 
-The folder is `$XDG_CACHE_HOME/safedsr/compiled`, by default `~/.cache/safedsr/compiled`; it may be removed at any time.
-JAX_COMPILATION_CACHE_DIR, or a folder that JAX is configured with already, is used instead, and
-JAX_ENABLE_COMPILATION_CACHE=0 switches it off. JAX is not imported here, only told.
+The folder is `$XDG_CACHE_HOME/safedsr/compiled`, by default `~/.cache/safedsr/compiled`; it may be deleted at any time.
+If JAX_COMPILATION_CACHE_DIR is set, or JAX is already configured with a folder, that folder is used instead;
+JAX_ENABLE_COMPILATION_CACHE=0 switches the cache off. This module configures JAX without importing it.
 """
 
 import os
 import sys
 from pathlib import Path
 
-LEAST_SECONDS = 0.2  # what compiles faster than this is not worth a file
+LEAST_SECONDS = 0.2  # programs that compile faster than this are not cached
 
 
 def keep_compiled() -> None:
-    """Let JAX keep what it compiles; where the folder cannot be written everything goes on without it."""
+    """Switch on JAX's compilation cache, unless JAX has one already or the folder is not writable."""
     jax = sys.modules.get("jax")
     if os.environ.get("JAX_COMPILATION_CACHE_DIR") or (jax and jax.config.jax_compilation_cache_dir):
         return
@@ -29,13 +29,13 @@ def keep_compiled() -> None:
 
 
 def cache_folder() -> Path:
-    """Where compiled programs are kept."""
+    """The folder of the compilation cache."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "safedsr" / "compiled"
 
 
 def _writable(folder: Path) -> bool:
-    """Whether a folder can be written to, or made; nothing is made yet."""
+    """Whether a folder is writable or can be created; nothing is created here."""
     try:
         there = next(path for path in (folder, *folder.parents) if path.exists())
     except (OSError, StopIteration):

@@ -1,4 +1,4 @@
-"""How good a policy is: episodes in the real environment, each number with a 95 % interval."""
+"""Evaluation of a policy over episodes in its environment; each number has a 95 % interval."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,15 +17,15 @@ from safedsr.runs.policy import TrainedPolicy, with_costs
 from safedsr.types import PyTree
 from safedsr.validation import require
 
-WALKERS = 64  # enough to keep the matrix products busy, and few wait for the last episode
+WALKERS = 64  # parallel episodes: efficient matrix products, and few idle places at the end
 
 
 class Outcome(NamedTuple):
-    """What each of n episodes came to."""
+    """Outcomes of n episodes."""
 
-    success: Any  # [n] bool
+    success: Any  # [n] bool, goal reached
     length: Any  # [n]
-    ret: Any  # [n]
+    ret: Any  # [n] sum of rewards
     cost: Any  # [n, J]
 
 
@@ -41,13 +41,13 @@ class Estimate(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """A policy's numbers over `episodes` episodes."""
+    """Results of a policy over `episodes` episodes."""
 
     episodes: int
     goal_rate: Estimate
     safe_goal_rate: Estimate
     reward: Estimate
-    cost: tuple[Estimate, ...]  # one a cost
+    cost: tuple[Estimate, ...]  # one per cost
     length: Estimate
 
     def to_dict(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class Evaluation(NamedTuple):
 def evaluate(
     agent: TrainedPolicy, task: Task | None = None, episodes: int = 1000, epsilon: float = 0.0, seed: int = 0
 ) -> Evaluation:
-    """Episodes of the agent's ε-greedy policy in its own task or another one."""
+    """Run episodes of the agent's ε-greedy policy in its own task or in another one."""
     task = task or agent.task
     outcome = run_episodes(agent, task, episodes, epsilon, seed)
     safe = outcome.success & within(outcome.cost, task.budgets)
@@ -74,21 +74,21 @@ def evaluate(
 
 
 def run_episodes(agent: TrainedPolicy, task: Task, episodes: int, epsilon: float = 0.0, seed: int = 0) -> Outcome:
-    """Whole episodes; each has a key of its own, so that none depends on how many there are or who walks beside it."""
+    """Run whole episodes; each has its own random key, so its outcome does not depend on the other episodes."""
     require(episodes >= 2, "episodes", episodes, "give at least 2, for an interval")
     require(0 <= epsilon <= 1, "epsilon", epsilon, "give a share between 0 and 1")
     return run_keys(agent, task, jax.random.split(jax.random.key(seed), episodes), epsilon)
 
 
 def run_keys(agent: TrainedPolicy, task: Task, keys: Array, epsilon: float = 0.0) -> Outcome:
-    """One episode for each key [n]."""
+    """Run one episode for each random key [n]."""
     environment = with_costs(agent.job.environment, len(task.budgets))
     return jax.device_get(_run(agent.values_of, environment, agent.policy, task.params, keys, jnp.float32(epsilon)))
 
 
 @partial(jax.jit, static_argnames=("values", "environment"))
 def _run(values: Any, environment: Environment, policy: PyTree, params: PyTree, keys: Array, epsilon: Array) -> Outcome:
-    """A few walkers; whoever ends an episode takes the next one that nobody has begun."""
+    """Run up to `WALKERS` episodes in parallel; when one ends, the next episode takes its place."""
     count = len(keys)
     walkers = min(WALKERS, count)
 
@@ -106,7 +106,7 @@ def _run(values: Any, environment: Environment, policy: PyTree, params: PyTree, 
     def advance(walk: Walk) -> Walk:
         running, so_far, done = jax.vmap(step)(keys[walk.episode], walk.running)
         done &= walk.episode < count
-        place = jnp.where(done, walk.episode, count)  # that of nobody who goes on
+        place = jnp.where(done, walk.episode, count)  # out of range, so not stored, while an episode runs
         outcome = jax.tree.map(lambda kept, new: kept.at[place].set(new, mode="drop"), walk.outcome, so_far)
         episode = jnp.where(done, walk.begun + jnp.cumsum(done) - 1, walk.episode)
         return Walk(episode, walk.begun + done.sum(), _where(done, begin(episode), running), outcome)
@@ -117,10 +117,10 @@ def _run(values: Any, environment: Environment, policy: PyTree, params: PyTree, 
 
 
 class Walk(NamedTuple):
-    """Where the walkers are; an episode number past the last means that there is none left."""
+    """State of the parallel episodes; an episode number past the last one means that this place is idle."""
 
-    episode: Array  # [walkers]
-    begun: Array  # [] episodes that somebody has taken
+    episode: Array  # [walkers] number of the episode
+    begun: Array  # [] number of episodes started so far
     running: Episode
     outcome: Outcome  # of all episodes
 

@@ -1,7 +1,8 @@
-"""Where lanes run: tasks [E] × seeds [S] spread over the local devices, and processor cores as devices.
+"""Lanes on devices: a lane is one seed in one task, and the lanes [E, S] are distributed over the local devices.
 
-Lanes never talk to each other, so a lane gives the same numbers wherever it runs. An accelerator is best fed with all
-of its lanes in one batch. A core is not: one lane fits into its cache and ten do not, so it takes one after the other.
+Lanes are independent, so the results of a lane do not depend on its device. Each CPU core is a device of its own. An
+accelerator runs all of its lanes in one batch. A CPU core runs its lanes one after the other, which is faster there:
+the data of one lane fits into its cache, and that of ten does not.
 """
 
 import contextlib
@@ -15,29 +16,29 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-# What an argument differs in: lanes [E, S, …], tasks [E, …], seeds [S, …], or nothing.
+# The axes of an argument: lanes [E, S, …], tasks [E, …], seeds [S, …], or none of them.
 LANE, TASK, SEED, SHARED = ("tasks", "seeds"), ("tasks",), ("seeds",), ()
 Axes = tuple[str, ...]
 
 
 def use_cores(lanes: int) -> None:
-    """Make a device of every core that `lanes` can use; call it before JAX computes anything, else it does nothing."""
+    """Make each CPU core that `lanes` can use a JAX device; this has no effect after JAX's first computation."""
     chosen = jax.config.jax_num_cpu_devices >= 0  # pyright: ignore[reportAttributeAccessIssue]
     if chosen or "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
         return
-    with contextlib.suppress(RuntimeError):  # JAX has computed already: its devices stay what they are
+    with contextlib.suppress(RuntimeError):  # JAX has already computed: its devices are fixed
         jax.config.update("jax_num_cpu_devices", max(min(cores(), lanes), 1))
 
 
 def cores() -> int:
-    """Processor cores that this process may use."""
+    """Number of CPU cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def split(tasks: int, seeds: int, devices: int) -> tuple[int, int]:
-    """Into how many parts tasks and seeds are cut: the fewest that let a device have the fewest lanes."""
+    """Numbers of parts of tasks and seeds: those with the fewest lanes per device, then with the fewest parts."""
 
     def worth(parts: tuple[int, int]) -> tuple[int, int]:
         each = (tasks // parts[0]) * -(-seeds // parts[1])
@@ -49,14 +50,14 @@ def split(tasks: int, seeds: int, devices: int) -> tuple[int, int]:
 
 
 def lane_mesh(tasks: int, seeds: int) -> Mesh:
-    """The local devices that share the lanes."""
+    """The local devices over which the lanes are distributed."""
     devices = jax.local_devices()
     parts = split(tasks, seeds, len(devices))
     return Mesh(np.array(devices[: parts[0] * parts[1]]).reshape(parts), ("tasks", "seeds"))
 
 
 def over_lanes(function: Callable[..., Any], axes: Sequence[Axes], mesh: Mesh) -> Callable[..., Any]:
-    """A function of one lane as one of all lanes; `axes` says of each argument what it differs in."""
+    """Map a function of one lane over all lanes; `axes` gives the axes of each argument."""
     spread = one_by_one if mesh.devices.flat[0].platform == "cpu" else jax.vmap
     for name in ("seeds", "tasks"):
         function = spread(function, tuple(0 if name in kind else None for kind in axes))
@@ -68,7 +69,7 @@ def over_lanes(function: Callable[..., Any], axes: Sequence[Axes], mesh: Mesh) -
 
 
 def one_by_one(function: Callable[..., Any], axes: Sequence[int | None]) -> Callable[..., Any]:
-    """Like `jax.vmap(function, axes)` for axes 0 and None, one element after the other."""
+    """Like `jax.vmap(function, axes)` for axes 0 and None, but one element after the other."""
 
     def run(*args: Any) -> Any:
         def one(chosen: list[Any]) -> Any:
@@ -81,7 +82,7 @@ def one_by_one(function: Callable[..., Any], axes: Sequence[int | None]) -> Call
 
 
 def _filled_up(function: Callable[..., Any], axes: Sequence[Axes], parts: int) -> Callable[..., Any]:
-    """Seeds that cannot be shared evenly are joined by copies of the last one, whose results are dropped."""
+    """Pad seeds that cannot be divided evenly with copies of the last seed, whose results are dropped."""
 
     def run(*args: Any) -> Any:
         seeds = next(

@@ -1,7 +1,7 @@
-"""The compiled loop: an agent acts in an environment for a block of steps, digests them, and goes on.
+"""The compiled training loop: the agent acts for a block of steps, stores them and learns, then acts again.
 
-Written for one seed in one environment; the program maps it over all of them. Scans are nested (act, then learn, then
-sync) instead of branching on a counter.
+The loop is written for one seed in one task; `program` maps it over all of them. Nested scans (act, learn, sync)
+replace branches on a step counter.
 """
 
 from typing import NamedTuple
@@ -16,11 +16,11 @@ from safedsr.envs.environment import Environment
 from safedsr.envs.episode import Episode
 from safedsr.types import PyTree, Record, Seen, Trainer
 
-UNROLLED = 10  # steps at most
+UNROLLED = 10  # maximum number of unrolled steps
 
 
 class Lane(NamedTuple):
-    """Everything one seed is at one moment."""
+    """State of one seed in one task: the agent and its current episode."""
 
     agent: PyTree
     episode: Episode
@@ -43,7 +43,7 @@ def advance(
     phase: str,
     periods: int,
 ) -> tuple[Lane, Record, dict[str, Array]]:
-    """Whole periods of steps: gives the state, a record of every step and the mean losses."""
+    """Run whole periods of steps; returns the new state, a record of every step and the mean losses."""
     blocks = trainer.period // trainer.block
 
     def one_block(carry: tuple[Lane, PyTree], now: Array):
@@ -74,7 +74,7 @@ def block(
     now: Array,
     phase: str,
 ) -> tuple[tuple[Lane, PyTree], tuple[Record, dict[str, Array]]]:
-    """Act for a block of steps, then digest them."""
+    """Act for a block of steps, then store them and learn."""
     agent, draws = trainer.draw(lane.agent)
     episode = lane.episode
     if draws.reset is not None:
@@ -104,7 +104,8 @@ def block(
         record = Record(moment.done, step.success, moment.time, moment.ret, moment.cost, step.obs)
         return Lane(agent, after), jnp.concatenate([row, codec.pack_record(record)])
 
-    # On an accelerator each turn of a loop has launches of its own; where a block is a whole epoch they hardly count.
+    # On an accelerator each iteration launches its own kernels, so short loops are unrolled. If a block is a whole
+    # epoch, the time of these launches does not matter.
     whole = jax.default_backend() == "cpu" or trainer.block == trainer.period
     unroll = 1 if whole else min(trainer.block, UNROLLED)
     xs = draws.choices, draws.env, now + jnp.arange(trainer.block)

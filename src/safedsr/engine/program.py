@@ -1,4 +1,4 @@
-"""A job as compiled functions over all environments and seeds, and its state as named arrays."""
+"""A job as compiled functions over all tasks and seeds."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,16 +17,16 @@ from safedsr.runs.arrays import leaf_names
 from safedsr.runs.job import Job
 from safedsr.types import PyTree, Record, Trainer
 
-WORKING_COPIES = 3  # of the state: what goes in, what comes out, what is in between
-CACHE_COPIES = 2  # of what is cached beside it
+WORKING_COPIES = 3  # of the state: input, output and intermediate values
+CACHE_COPIES = 2  # of the values cached during a phase
 
 
 class Program:
-    """One trainer for all tasks [E] and seeds [S], compiled once for each phase and length.
+    """The trainer of a job for all tasks [E] and seeds [S], compiled once for each phase and number of steps.
 
-    Between two calls of `advance` anything may change without a new compilation: `params` and `aim` are plain
-    attributes, λ is an array of the state. `keeps` says of a chunk that ends at some step whether positions are
-    recorded. `trainer` may replace the algorithm's own, for example by one with other phases.
+    The attributes `params` and `aim`, and λ in the state, may change between two calls of `advance` without a new
+    compilation. `keeps(stop)` tells whether positions are recorded in the chunk that ends at step `stop`. `trainer`
+    may replace the algorithm's own trainer, for example by one with other phases.
     """
 
     def __init__(self, job: Job, trainer: Trainer | None = None, keeps: Callable[[int], bool] | None = None) -> None:
@@ -40,7 +40,7 @@ class Program:
         self._init = jax.jit(over_lanes(first, (SEED, SEED, TASK), self._mesh))
         self._finite = jax.jit(_finite)
         even = len(job.seeds) % self._mesh.shape["seeds"] == 0
-        donated = 0 if even else ()  # what comes out of an uneven split lies elsewhere than what went in
+        donated = 0 if even else ()  # uneven split: input and output have different layouts
         self._advance = jax.jit(self._advance_all, static_argnames=("phase", "periods"), donate_argnums=donated)
 
     def _advance_all(self, state: PyTree, params: PyTree, aim: Array, step: Array, phase: str, periods: int):
@@ -56,21 +56,21 @@ class Program:
         return jax.vmap(jax.random.key)(seeds), seeds
 
     def advance(self, state: PyTree, step: int, count: int) -> tuple[PyTree, Record, dict[str, Array]]:
-        """`count` environment steps within one phase; gives the records [E, S, count] and mean losses [E, S]."""
+        """Run `count` environment steps of one phase; returns state, records [E, S, count] and mean losses [E, S]."""
         phase, _ = self.trainer.phase_at(step)
         periods = count // self.trainer.period
         with precision(self.job.train.matmul):
             return self._advance(state, self.params, self.aim, jnp.int32(step), phase=phase, periods=periods)
 
     def next_stop(self, step: int) -> int:
-        """Where the chunk that starts at `step` ends: at the chunk's length, the phase's end or the last step."""
+        """End of the chunk that starts at `step`: a multiple of the chunk length, or the end of the phase or job."""
         _, phase_end = self.trainer.phase_at(step)
         chunk = self.job.chunk
         ends = [(step // chunk + 1) * chunk, self.job.train.steps, phase_end]
         return min(end for end in ends if end is not None)
 
     def first_bad(self, state: PyTree) -> tuple[str, int, int] | None:
-        """The first leaf that is not finite, with the task and seed it belongs to."""
+        """Name of the first array with a value that is not finite, and the indices of its task and seed."""
         for name, fine in zip(leaf_names(state), jax.device_get(self._finite(state)), strict=True):
             for task, seed in np.argwhere(~fine):
                 return name, int(task), int(seed)
@@ -81,7 +81,7 @@ class Program:
         return jax.eval_shape(self._init, *self._keys(), self.params)
 
     def bytes_needed(self) -> float:
-        """About how much memory the job takes; what is cached beside the state only for the lanes at work."""
+        """Approximate memory of the job; cached values count only for the lanes that run at the same time."""
         state = self.state_shape()
         trainer = self.trainer
         cache = jax.vmap(jax.vmap(lambda agent: trainer.cache(agent, trainer.last_phase)))
@@ -91,7 +91,7 @@ class Program:
         return WORKING_COPIES * _bytes(state) + CACHE_COPIES * share * cached
 
     def check_memory(self) -> None:
-        """Raise unless the device can be expected to hold the job."""
+        """Raise if the job needs more memory than the devices have free."""
         need, free = self.bytes_needed(), _free_memory(self._mesh.size)
         if free is not None and need > free:
             fit = int(self.job.lanes * free / need) // len(self.job.tasks)

@@ -1,19 +1,19 @@
-"""What a display may want to show of a training."""
+"""Progress of a training run, for displays."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 
 class Progress(NamedTuple):
-    """What a display may want to show after a chunk."""
+    """Progress after a chunk."""
 
     step: int
     steps: int
     count: int  # steps of the chunk
     goal_rate: float  # share of the chunk's episodes that reached the goal
-    safe_goal_rate: float  # and kept every budget
+    safe_goal_rate: float  # share that reached the goal within every budget
     lam: float  # mean multiplier
-    lanes: int  # seeds and environments that walk at once
+    lanes: int  # seeds × tasks trained together
 
 
 Show = Callable[[Progress], None]

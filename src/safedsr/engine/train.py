@@ -1,6 +1,6 @@
-"""The one host loop: chunks of a compiled program, progress, checkpoints, resume, finiteness check.
+"""The training loop on the host: chunks of a compiled program, progress, checkpoints, resume, check for finite values.
 
-Nothing happens on the host per step: a chunk's records come back as arrays, and only ended episodes are kept.
+The host does no work per step: it gets the records of a chunk as arrays and keeps the episodes that ended.
 """
 
 import contextlib
@@ -29,19 +29,19 @@ from safedsr.runs.storage import Columns, concatenate
 from safedsr.types import PyTree, Record
 from safedsr.validation import first_difference
 
-STOP_FILE = "stop"  # a file of this name in the run folder ends the training after the chunk
+STOP_FILE = "stop"  # a file of this name in the run folder stops training after the chunk
 
 
 class NotFinite(FloatingPointError):
-    """A number of the training state is no longer finite."""
+    """A value of the training state is not finite."""
 
 
 class Stopped(KeyboardInterrupt):
-    """The training was asked to stop before its end, and everything is saved."""
+    """Training was stopped on request before its end; everything is saved."""
 
 
 def train(job: Job, out: str | Path, show: Show | None = None) -> Path:
-    """Train a job into a new run folder."""
+    """Train a job and write a new run folder."""
     job.agent.check_steps(job.train.steps)
     keep_compiled()
     program = Program(job)
@@ -58,10 +58,10 @@ def resume(
     show: Show | None = None,
     environment: Environment | None = None,
 ) -> Path:
-    """Go on with a run folder, bit for bit as if it had never stopped.
+    """Continue the training of a run folder; the results are bit for bit those of an uninterrupted run.
 
-    `changes` are fields of `TrainConfig`, such as more steps. `expect` is the job that the caller takes it for;
-    `environment` is needed where it is not one of ours.
+    `changes` are fields of `TrainConfig`, such as more steps. If `expect` is given, the run must have the settings of
+    that job. `environment` is needed if the run was trained in an environment that is not part of safedsr.
     """
     with runs.resume_run(out) as (writer, config):
         job = job_from_dict(config, environment)
@@ -88,10 +88,10 @@ def resume(
 
 
 def require_same(expect: Job, config: dict[str, Any], out: str | Path) -> None:
-    """Raise unless a run folder was made for this job; how long it trains and how often it saves may differ."""
+    """Raise unless a run folder was written for this job; the settings of `TrainConfig` may differ."""
     config = job_from_dict(
         config, expect.environment
-    ).to_dict()  # settings that are newer than the folder have their defaults
+    ).to_dict()  # settings added after the folder was written get their defaults
     asked = {**expect.to_dict(), "train": config["train"]}
     if difference := first_difference(asked, config):
         name, mine, theirs = difference
@@ -100,7 +100,7 @@ def require_same(expect: Job, config: dict[str, Any], out: str | Path) -> None:
 
 
 def loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, show: Show | None) -> None:
-    """From a state at some step to the job's last one, with everything written that a run folder has."""
+    """Train from the state at `step` to the last step of the job, and write all files of the run folder."""
     job = program.job
     pending: dict[str, list[Columns]] = {name: [] for name in runs.NAMES}
     saved = time.monotonic()
@@ -149,7 +149,7 @@ def _require_finite(program: Program, state: PyTree, step: int) -> None:
 
 
 def _episodes(records: Record, step: int, job: Job) -> Columns:
-    """The episodes that ended in a chunk which started at `step`."""
+    """The episodes that ended in the chunk that started at `step`."""
     done = np.asarray(records.done)  # [E, S, steps]
     task, seed, when = np.nonzero(done)
     cost = np.asarray(records.cost)[done]
@@ -178,7 +178,7 @@ def _curves(losses: dict[str, np.ndarray], lam: np.ndarray, step: int, job: Job)
 
 
 def _trajectories(records: Record, step: int, program: Program) -> Columns:
-    """Where everybody went, positions [steps, E, S, 2]."""
+    """Positions [steps, E, S, 2] of all tasks and seeds in a chunk."""
     position = program.job.environment.position
     assert position
     of_lane = jax.vmap(position, (0, None))
@@ -212,14 +212,14 @@ def _since(moment: float) -> float:
 
 
 def device_name() -> str:
-    """What a training runs on, in words."""
+    """Number and kind of the devices, as text."""
     device = jax.devices()[0]
     return f"{jax.device_count()} × {device.platform} ({device.device_kind})"
 
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C asks to stop after the chunk; a second one stops at once, and loses what came after the last save."""
+    """Ctrl-C stops after the current chunk; a second Ctrl-C stops at once and loses the steps since the last save."""
     asked: list[int] = []
 
     def ask(signum: int, frame: object) -> None:
@@ -230,7 +230,7 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
 
     try:
         before = signal.signal(signal.SIGINT, ask)
-    except ValueError:  # not the main thread: nobody sends us Ctrl-C
+    except ValueError:  # only the main thread can handle Ctrl-C
         yield lambda: False
         return
     try:

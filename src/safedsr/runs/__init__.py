@@ -1,1 +1,1 @@
-"""Run folders: what a training writes, and everything that is read from them."""
+"""Run folders: how training writes them, and how results and policies are read from them."""

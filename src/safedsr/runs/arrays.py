@@ -1,4 +1,4 @@
-"""A pytree as named arrays, and back."""
+"""Conversion of a pytree to named arrays, and back."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ from safedsr.types import PyTree
 
 
 def leaf_names(tree: PyTree) -> list[str]:
-    """A name for each leaf: the way to it."""
+    """A name for each leaf: its path in the tree."""
     paths = jax.tree_util.tree_leaves_with_path(tree)
     return [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in paths]
 
 
 def to_arrays(tree: PyTree) -> dict[str, np.ndarray]:
-    """A state as named arrays; keys become the numbers behind them."""
+    """A state as named arrays; random keys become arrays of integers."""
 
     def plain(leaf: Any) -> np.ndarray:
         return np.asarray(jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf)
@@ -26,12 +26,12 @@ def to_arrays(tree: PyTree) -> dict[str, np.ndarray]:
 
 
 def from_arrays(shape: PyTree, arrays: dict[str, np.ndarray], source: str) -> PyTree:
-    """The state of that shape which `to_arrays` took apart."""
+    """The state with the structure of `shape`, from arrays that `to_arrays` returned."""
     names = leaf_names(shape)
     if missing := sorted(set(names) ^ set(arrays)):
         raise UserError(
-            f"{source} does not fit these settings: '{missing[0]}' is in only one of them; other settings or another "
-            "version of safedsr wrote it: train anew, or go on with that version"
+            f"{source} does not fit these settings: '{missing[0]}' is in only one of them; it was written with "
+            "other settings or by another version of safedsr: train again, or continue with that version"
         )
 
     def fill(name: str, leaf: Any) -> Any:
@@ -41,7 +41,7 @@ def from_arrays(shape: PyTree, arrays: dict[str, np.ndarray], source: str) -> Py
         if array.shape != leaf.shape or array.dtype != leaf.dtype:
             raise UserError(
                 f"{source} does not fit these settings: '{name}' is {array.dtype}{list(array.shape)} instead of "
-                f"{leaf.dtype}{list(leaf.shape)}"
+                f"{leaf.dtype}{list(leaf.shape)}; use the settings that it was written with, or train again"
             )
         return array
 

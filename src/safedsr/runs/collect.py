@@ -1,4 +1,4 @@
-"""The results of run folders, or of folders that hold some; full and packed ones alike."""
+"""Loading the results of many run folders, full or packed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from safedsr.runs.results import Result, read_run
 
 
 def load_results(paths: Sequence[str | Path], remarks: list[str] | None = None) -> list[Result]:
-    """The results of run folders, or of folders that hold some; `remarks` gets what is missing or was left out."""
+    """The results of run folders in and below `paths`; `remarks` receives what is missing or was left out."""
     remarks = [] if remarks is None else remarks
     results: list[Result] = []
     for folder in find_runs(paths, remarks):
@@ -28,13 +28,13 @@ def load_results(paths: Sequence[str | Path], remarks: list[str] | None = None) 
 
 
 def find_runs(paths: Sequence[str | Path], remarks: list[str]) -> list[Path]:
-    """The run folders among `paths` and below them, each once; `remarks` gets the paths without any."""
+    """The run folders in and below `paths`, each once; `remarks` receives the paths that contain none."""
     found: dict[Path, Path] = {}
     for path in map(Path, paths):
         inside = sorted(manifest.parent for manifest in path.rglob("manifest.json"))
         if not inside:
             what = "no manifest.json in or below it" if path.is_dir() else "no such folder"
-            remarks.append(f"left out: {path} is no run folder ({what}); give what 'safedsr train --out' wrote")
+            remarks.append(f"left out: {path} is no run folder ({what}); give a folder of 'safedsr train --out'")
         for folder in inside:
             found.setdefault(folder.resolve(), folder)
     return list(found.values())
@@ -54,7 +54,7 @@ def _read(folder: Path, remarks: list[str]) -> list[Result]:
 def _shortcomings(
     folder: Path, config: Mapping[str, Any], seeds: list[int], results: Mapping[int, Result]
 ) -> Iterator[str]:
-    """What a folder promises and does not hold."""
+    """Seeds and steps that the configuration of a folder lists and its results lack."""
     for index, about in enumerate(config["tasks"]):
         there = results[index].seeds if index in results else ()
         if missing := [seed for seed in seeds if seed not in there]:
@@ -67,17 +67,17 @@ def _shortcomings(
 
 
 def _told_apart(results: list[Result], remarks: list[str]) -> list[Result]:
-    """A label that is taken in an environment gets the seeds or the folder added; the same run counts once."""
+    """Make equal labels in an environment unique by adding seeds or folder; a run in two folders counts once."""
     taken: dict[tuple[str, str], Result] = {}
-    said: dict[str, list[str]] = {}  # what happened to a folder's results, and in which environments
+    said: dict[str, list[str]] = {}  # a remark on a folder's results -> its environments
     for result in results:
         first = taken.get((result.label, result.environment))
         if first and _same(first, result):
-            said.setdefault(f"{result.path} is the run of {first.path} again: counted once", []).append("")
+            said.setdefault(f"{result.path} is a copy of the run in {first.path}: counted once", []).append("")
             result = result if first.positions is None and result.positions is not None else first
         elif first:
             label = _free_label(result, first, taken)
-            what = f"{result.path} repeats {result.label} of {first.path}: shown apart as '{label}'"
+            what = f"{result.path} has the label '{result.label}' of {first.path}: shown as '{label}'"
             said.setdefault(what, []).append(result.environment)
             result = result._replace(label=label)
         taken[result.label, result.environment] = result
@@ -86,7 +86,7 @@ def _told_apart(results: list[Result], remarks: list[str]) -> list[Result]:
 
 
 def _same(one: Result, other: Result) -> bool:
-    """Whether two results are of one run, perhaps in another form."""
+    """Whether two results come from the same run; one of them may be packed."""
     same = (one.seeds, one.steps, one.budgets) == (other.seeds, other.steps, other.budgets)
     return same and all(np.array_equal(one.counts[name], other.counts[name]) for name in one.counts)
 
@@ -104,7 +104,7 @@ def _with_word(label: str, word: str) -> str:
 
 
 def _numbers(name: str, values: Sequence[int]) -> str:
-    """Seeds in few words: a range where they follow on each other."""
+    """Seeds as short text: consecutive seeds as a range."""
     if len(values) == 1:
         return f"{name} {values[0]}"
     if list(values) == list(range(values[0], values[-1] + 1)):

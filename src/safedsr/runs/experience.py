@@ -1,7 +1,7 @@
-"""What a policy takes along of its past, so that it can adapt without its replay buffer.
+"""The replay memory that is saved with a policy, so that the policy can adapt without the full replay buffer.
 
-Remembered steps, in an order in which every prefix is spread as evenly over groups of states and actions as they
-allow: the first few thousand are the set that weights are fitted on, all of them are what M can go on learning from.
+The steps are ordered so that every prefix is spread over groups of states and actions as evenly as possible. Weights
+are fitted on the first `FIT_STEPS` steps; M can be trained further on all of them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,14 +26,14 @@ FILE, FORMAT = "memory.safetensors", "2"
 
 
 class Experience(NamedTuple):
-    """Remembered steps, and the Gram matrix of the features of the first `FIT_STEPS` of them."""
+    """Steps of the replay memory, and the Gram matrix of the features of the first `FIT_STEPS` of them."""
 
-    steps: Transition  # [n, …] as they were met
+    steps: Transition  # [n, …] as they were recorded
     gram: np.ndarray  # [d, d] float64: ΦᵀΦ
 
     @property
     def fitted(self) -> int:
-        """How many steps weights are fitted on."""
+        """Number of steps that weights are fitted on."""
         return min(len(self.steps.action), FIT_STEPS)
 
 
@@ -41,7 +41,7 @@ Features = Callable[[Any, Any], np.ndarray]  # (obs [n, observations], action [n
 
 
 def make_experience(steps: Transition, features: Features, environment: Environment, params: PyTree) -> Experience:
-    """What to keep of remembered steps: each once, without those whose s′ belongs to another episode."""
+    """Select the steps to save: each once, without those whose s′ belongs to another episode."""
     steps = take(steps, np.asarray(steps.terminated) != JOINED)
     packed = np.column_stack([steps.obs, steps.action, steps.next_obs, steps.terminated])
     steps = take(steps, np.unique(packed, axis=0, return_index=True)[1])
@@ -50,23 +50,23 @@ def make_experience(steps: Transition, features: Features, environment: Environm
 
 
 def from_rows(rows: Any, filled: Any, codec: Codec) -> Transition:
-    """The transitions of those rows that are filled, as arrays of NumPy."""
+    """The transitions in the filled rows of a replay buffer, as NumPy arrays."""
     return jax.tree.map(np.asarray, codec.unpack(np.asarray(rows)[np.asarray(filled)]))  # type: ignore[arg-type]
 
 
 def take(steps: Transition, chosen: Any) -> Transition:
-    """Some of the steps."""
+    """The chosen steps."""
     return jax.tree.map(lambda x: np.asarray(x)[chosen], steps)
 
 
 def with_gram(steps: Transition, features: Features) -> Experience:
-    """The steps, and the Gram matrix of the first of them."""
+    """The steps, with the Gram matrix of the first `FIT_STEPS` of them."""
     phi = features(steps.obs[:FIT_STEPS], steps.action[:FIT_STEPS])
     return Experience(steps, phi.T @ phi)
 
 
 def _strata(steps: Transition, environment: Environment, params: PyTree) -> np.ndarray:
-    """The group of states [n] in which each step began, where the environment has such groups, and its action."""
+    """The stratum [n] of each step: its action and, if the environment has groups of states, the group of s."""
     action = np.asarray(steps.action, np.int64)
     if environment.features is None:
         return action
@@ -81,33 +81,34 @@ def _group_all(index: Any, frame: PyTree, obs: Any) -> Any:
 
 
 def spread(strata: np.ndarray, seed: int = 0) -> np.ndarray:
-    """An order of rows in which each prefix takes from all strata as equally as they allow, and at random within."""
+    """A random order of rows in which every prefix takes as equally from all strata as possible."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(strata))
     order = order[np.argsort(strata[order], kind="stable")]
     _, first, counts = np.unique(strata[order], return_index=True, return_counts=True)
-    nth = np.arange(len(order)) - np.repeat(first, counts)  # of its stratum
+    nth = np.arange(len(order)) - np.repeat(first, counts)  # rank of each row in its stratum
     return order[np.lexsort((rng.random(len(order)), nth))]
 
 
 @partial(jax.jit, static_argnames="relabel")
 def _relabel_all(relabel: Any, steps: Transition, params: PyTree) -> Transition:
-    """All steps relabelled; compiled once for an environment."""
+    """Relabel all steps; compiled once per environment."""
     return jax.vmap(relabel, (0, None))(steps, params)
 
 
 def relabelled(experience: Experience, environment: Environment, params: PyTree, most: int | None = None) -> Transition:
-    """The first `most` remembered steps (all, if not given) with the costs that these parameters put on them."""
+    """The first `most` steps of the replay memory (default: all) with their costs under these parameters."""
     steps = jax.tree.map(lambda x: jnp.asarray(x[:most]), experience.steps)
     if environment.relabel is None:
         raise UserError(
-            f"the environment '{environment.name}' cannot say what remembered steps would cost with other parameters"
+            f"the environment '{environment.name}' has no function 'relabel', which gives the replay memory new costs; "
+            "add one"
         )
     return _relabel_all(environment.relabel, steps, params)
 
 
 def write_experiences(folder: Path, experiences: Mapping[tuple[int, int], Experience]) -> None:
-    """The experience of all policies of a folder, by task and place of the seed."""
+    """Write the experience of all policies of a folder, by task and index of the seed."""
     tensors = {
         f"{task}/{index}/{name}": array
         for (task, index), one in experiences.items()
@@ -119,12 +120,14 @@ def write_experiences(folder: Path, experiences: Mapping[tuple[int, int], Experi
 def read_experiences(
     folder: Path, environment: Environment, tasks: Sequence[Task]
 ) -> dict[tuple[int, int], Experience]:
-    """What `write_experiences` wrote; empty where the policies have none."""
+    """Read what `write_experiences` wrote; empty if the folder has no such file."""
     if not (folder / FILE).is_file():
         return {}
     tensors, about = storage.read_tensors(folder / FILE)
     if about.get("memory") not in ("1", FORMAT):
-        raise UserError(f"{folder / FILE} was not written by this version of safedsr; remove it to act without it")
+        raise UserError(
+            f"{folder / FILE} was not written by this version of safedsr; delete it to use the policy without memory"
+        )
     found: dict[tuple[int, int], dict[str, np.ndarray]] = {}
     for name, array in tensors.items():
         task, index, field = name.split("/")

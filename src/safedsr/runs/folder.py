@@ -1,10 +1,10 @@
-"""Run folders: everything a training leaves on disk, and how it is read back.
+"""Run folders: all files that a training run writes, and how they are read.
 
     config.json  manifest.json  episodes.parquet  curves.parquet  checkpoint/  figures/
-    policy.safetensors  policy.json  memory.safetensors (SafeDSR: what its policies remember)
+    policy.safetensors  policy.json  memory.safetensors (SafeDSR: replay memory of its policies)
 
-Seeds and environments are columns. While training runs, tables grow as parts beside the checkpoint they belong to:
-a part that is newer than the checkpoint belongs to steps that a resumed run will take again, and is dropped.
+Seeds and environments are columns of the tables. During training, tables are written in parts beside the checkpoints.
+A part newer than the last checkpoint is dropped on resume, because the resumed run repeats its steps.
 """
 
 import contextlib
@@ -28,12 +28,12 @@ from safedsr.runs.storage import Columns
 
 FORMAT, READABLE = 2, (1, 2)
 TABLES = ("episodes", "curves")
-NAMES = (*TABLES, "trajectories")  # positions have too many axes for a table
+NAMES = (*TABLES, "trajectories")  # stored as arrays: positions have too many axes for a table
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run folder as it was read, in today's format."""
+    """The content of a run folder, in the current format."""
 
     path: Path
     config: dict[str, Any]
@@ -67,18 +67,18 @@ class Run:
 
 
 class RunWriter:
-    """A run folder that this process, and no other, writes to."""
+    """Writes a run folder that this process has locked."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = path / "checkpoint"
 
     def append(self, name: str, table: Columns, step: int) -> None:
-        """Rows that were recorded up to `step`; they count once a checkpoint of that step exists."""
+        """Write rows recorded up to `step`; they become valid with the checkpoint of that step."""
         storage.write_tensors(self.checkpoints / f"{name}-{step:012d}.safetensors", table, {"step": str(step)})
 
     def checkpoint(self, tensors: Mapping[str, np.ndarray], step: int) -> None:
-        """Save the training state of `step`, then drop the one before."""
+        """Save the training state of `step`, then delete the previous one."""
         older = self._states()
         storage.write_tensors(self._state(step), tensors, {"step": str(step), "format": str(FORMAT)})
         for path in older:
@@ -86,10 +86,12 @@ class RunWriter:
                 path.unlink()
 
     def restore(self) -> tuple[dict[str, np.ndarray], int] | None:
-        """The last checkpoint and its step, or None; forgets what was recorded after it."""
+        """The last checkpoint and its step, or None; deletes rows that were recorded after it."""
         found = self.last_state()
         if found is None and any(storage.read_table(self.path / name) for name in TABLES):
-            raise UserError(f"{self.path} has results but no checkpoint, so it cannot go on; train into another folder")
+            raise UserError(
+                f"{self.path} has results but no checkpoint and cannot be resumed; train into another folder"
+            )
         step = found[1] if found else 0
         for name in NAMES:
             for part in _parts(self.path, name):
@@ -106,13 +108,13 @@ class RunWriter:
         return tensors, int(about["step"])
 
     def finish(self, trajectories: int = 0) -> None:
-        """Merge the parts of each table into one file; of the trajectories, that many last steps if it is not 0."""
+        """Merge the parts of each table into one file; keep the last `trajectories` steps of the positions (0: all)."""
         for name in NAMES:
             parts = _parts(self.path, name)
             if parts:
                 table, step = _read_whole(self.path, name)
                 if name in TABLES:
-                    # Stable, so that the rows of a seed stay in the order in which they came.
+                    # A stable sort: the rows of a seed stay in the order of time.
                     order = np.lexsort((table["seed"], table["environment"]))
                     table = {column: values[order] for column, values in table.items()}
                     storage.write_table(self.path / name, table, {"step": str(step)})
@@ -123,7 +125,7 @@ class RunWriter:
                     part.unlink()
 
     def write_json(self, name: str, data: Any) -> None:
-        """A JSON file of the folder."""
+        """Write a JSON file into the folder."""
         storage.write_json(self.path / name, data)
 
     def _state(self, step: int) -> Path:
@@ -135,7 +137,7 @@ class RunWriter:
 
 @contextlib.contextmanager
 def create_run(path: str | Path, config: dict[str, Any], seeds: list[int], device: str) -> Iterator[RunWriter]:
-    """A new run folder; one that holds anything already is never touched."""
+    """Create and lock a new run folder; a folder that is not empty is refused."""
     path = Path(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -143,32 +145,32 @@ def create_run(path: str | Path, config: dict[str, Any], seeds: list[int], devic
         raise UserError(f"cannot make the folder {path}: {error.strerror}") from None
     _require_empty(path)
     with storage.lock(path / ".lock"):
-        _require_empty(path)  # again: another process may have been quicker
+        _require_empty(path)  # again: another process may have written to it before the lock
         (path / "checkpoint").mkdir()
         writer = RunWriter(path)
         writer.write_json("config.json", config)
-        # The manifest comes last: a folder that has one is a run.
+        # The manifest is written last: a folder with a manifest is a valid run folder.
         writer.write_json("manifest.json", _manifest(seeds, device))
         yield writer
 
 
 def _require_empty(path: Path) -> None:
     if any(entry.name != ".lock" for entry in path.iterdir()):
-        raise UserError(f"{path} is not empty; choose another folder, or --resume to go on with the run in it")
+        raise UserError(f"{path} is not empty; choose another folder, or --resume to continue the run in it")
 
 
 @contextlib.contextmanager
 def resume_run(path: str | Path) -> Iterator[tuple[RunWriter, dict[str, Any]]]:
-    """An existing run folder and its configuration, to go on with it."""
+    """Lock an existing run folder to continue it; gives its writer and its configuration."""
     path = Path(path)
     found = read_manifest(path)["format"]
     if found != FORMAT:
         raise UserError(
-            f"{path} has run format {found}, which this version reads but does not go on with: train anew, or go on "
-            f"with safedsr at commit {read_manifest(path).get('commit') or 'of that time'}"
+            f"{path} has run format {found}, which this version can read but not resume; train again, or resume with "
+            f"the version of safedsr that wrote it (commit {read_manifest(path).get('commit') or 'unknown'})"
         )
     with storage.lock(path / ".lock"):
-        for stray in [*path.glob(".*.tmp"), *path.glob("*/.*.tmp")]:  # of a writer that was killed
+        for stray in [*path.glob(".*.tmp"), *path.glob("*/.*.tmp")]:  # left by a process that was killed
             stray.unlink()
         yield RunWriter(path), load_config(path)
 
@@ -183,7 +185,7 @@ def load_checkpoint(path: str | Path) -> dict[str, np.ndarray]:
 
 
 def load_trajectories(path: str | Path) -> Columns:
-    """Where the walkers of a run went: step [n], position [n, E, S, 2] in cells, done [n, E, S]."""
+    """Saved positions of a run: step [n], position [n, E, S, 2] in cells, done [n, E, S]."""
     read_manifest(Path(path))
     table, _ = _read_whole(Path(path), "trajectories")
     if not table:
@@ -192,12 +194,12 @@ def load_trajectories(path: str | Path) -> Columns:
 
 
 def load_run(path: str | Path) -> Run:
-    """A run folder's configuration and tables, also while it is still being written."""
+    """Configuration and tables of a run folder; it may still be in training."""
     path = Path(path)
     manifest = read_manifest(path)
     try:
         tables = {name: _read_whole(path, name)[0] for name in TABLES}
-    except storage.MissingFile:  # the writer merged its parts while we were reading them
+    except storage.MissingFile:  # the training process merged its parts during the reading
         tables = {name: _read_whole(path, name)[0] for name in TABLES}
     tables["episodes"] = upgrade_episodes(tables["episodes"])
     return Run(path, read_config(path), manifest, **tables)
@@ -210,7 +212,7 @@ def load_config(path: Path) -> dict[str, Any]:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The configuration of any folder, full or packed, as today's version writes it."""
+    """The configuration of a full or packed run folder, in the current format."""
     return _with_tasks(upgrade_config(storage.read_json(path / "config.json", ["algorithm", "train"])), path)
 
 
@@ -221,16 +223,16 @@ def _with_tasks(config: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a run folder, after checking that it is one we can read."""
+    """The manifest of a run folder; raises if this version cannot read the folder."""
     if not (path / "manifest.json").is_file():
         what = "no such folder" if not path.is_dir() else "no manifest.json in it"
         raise UserError(f"{path} is not a run folder ({what}); give the folder of 'safedsr train --out'")
     manifest = storage.read_json(path / "manifest.json", ["format"])
     found = manifest["format"]
     if str(found).startswith("packed"):
-        raise UserError(f"{path} is packed, for tables and figures only; train it anew to go on or to have its policy")
+        raise UserError(f"{path} is packed, for tables and figures only; to resume or to load a policy, train again")
     if found not in READABLE:
-        raise UserError(f"{path} has run format {found}; this version reads up to {FORMAT}: use the one that wrote it")
+        raise UserError(f"{path} has run format {found}; this version reads up to {FORMAT}; use the one that wrote it")
     return storage.read_json(path / "manifest.json", ["seeds"])
 
 
@@ -270,8 +272,8 @@ def _part_step(part: Path) -> int:
 
 
 def _read_whole(path: Path, name: str) -> tuple[Columns, int]:
-    """A table with the parts that came after it, and the step up to which it goes."""
-    parts = _parts(path, name)  # before the table, into which a writer may merge them at any time
+    """A table with the parts written after it, and its last step."""
+    parts = _parts(path, name)  # listed before reading the table, because a writer may merge them into it
     whole = storage.read_table(path / name)
     if whole and "step" not in whole[1]:
         raise UserError(f"the table '{name}' in {path} was not written by safedsr")

@@ -1,4 +1,4 @@
-"""Run folders, policies and memories of format 1, which knew the grid alone, read as those of today."""
+"""Conversion of run folders, policies and replay memories of format 1 (grid only) to the current format."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def upgrade_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration of any format as one of today's."""
+    """A configuration of any format in the current format."""
     if "environments" not in config:
         return dict(config)
     tasks = [
@@ -25,17 +25,17 @@ def upgrade_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def upgrade_episodes(table: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """A table of episodes whose column 'reached' is 'success'."""
+    """A table of episodes with the column 'reached' renamed to 'success'."""
     return {"success" if name == "reached" else name: column for name, column in table.items()}
 
 
 def upgrade_names(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """A policy's arrays under their names of today."""
+    """The arrays of a policy under their current names."""
     return {name.replace("/place/", "/frame/"): array for name, array in arrays.items()}
 
 
 def remembered_steps(tensors: Mapping[str, np.ndarray], layout: Layout, grid: Mapping[str, Any]) -> "Transition":
-    """The steps of a memory that kept positions in fractions of a cell, and left rewards and costs to the grid."""
+    """The steps of a format 1 memory: it stores positions in fractions of a cell; the grid gives rewards and costs."""
     import jax
 
     from safedsr.envs.grid.environment import relabel

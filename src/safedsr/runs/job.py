@@ -1,4 +1,4 @@
-"""What is to be trained: algorithm, environment, tasks, seeds and settings. It is a run folder's config.json."""
+"""A training job: algorithm, environment, tasks, seeds and settings. A run folder stores it as config.json."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,7 +18,7 @@ USUAL_CHUNK = 5_000
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One program: every task and every seed is trained at once."""
+    """One training program for all combinations of tasks and seeds."""
 
     algorithm: str
     tasks: tuple[Task, ...]
@@ -40,11 +40,11 @@ class Job:
             fits = len(task.budgets) == count
             require(fits, "budgets", task.budgets, f"{task.name} has {count} costs: give one each")
         counts = {len(task.budgets) for task in self.tasks}
-        require(len(counts) == 1, "costs", sorted(counts), "tasks of one job have equally many costs: add 'none'")
+        require(len(counts) == 1, "costs", sorted(counts), "all tasks of a job need equally many costs: add 'none'")
         costs = self.environment.spec.costs
-        require(counts == {costs}, "costs", sorted(counts), f"the environment has {costs}")
+        require(counts == {costs}, "costs", sorted(counts), f"the environment has {costs}: give each task as many")
         if algorithm.costless:
-            require(counts == {0}, "costs", sorted(counts), f"{self.algorithm} takes none")
+            require(counts == {0}, "costs", sorted(counts), f"{self.algorithm} takes none: give tasks without costs")
         steps, chunk, period = self.train.steps, self.train.chunk, self.agent.period
         if chunk is not None:
             require(chunk % period == 0, "chunk", chunk, f"give a multiple of {period}, the period of {self.algorithm}")
@@ -53,7 +53,7 @@ class Job:
             need(self.environment.position, self.environment, "trajectories are positions")
         aim = self.agent.aim
         if aim is not None:
-            require(len(aim) in (1, self.num_costs), "aim", aim, f"give one or {self.num_costs} (one a cost)")
+            require(len(aim) in (1, self.num_costs), "aim", aim, f"give one or {self.num_costs} (one per cost)")
 
     @property
     def chunk(self) -> int:
@@ -62,16 +62,16 @@ class Job:
 
     @property
     def lanes(self) -> int:
-        """How many trainings it is: every seed in every task."""
+        """Number of lanes: tasks × seeds."""
         return len(self.tasks) * len(self.seeds)
 
     @property
     def num_costs(self) -> int:
-        """J."""
+        """Number of costs J."""
         return self.environment.spec.costs
 
     def to_dict(self) -> dict[str, Any]:
-        """The job as JSON; a task's parameters are written out, so that no file has to be found again."""
+        """The job as JSON; it includes the parameters of each task, so that no other file is needed."""
         to_json = self.environment.to_json or (lambda task: {})
         return {
             "algorithm": self.algorithm,
@@ -92,12 +92,12 @@ class Job:
 
 
 def environment_to_dict(environment: Environment) -> dict[str, Any]:
-    """What config.json keeps of an environment."""
+    """The environment in config.json: its name and settings."""
     return {"name": environment.name, **environment.settings}
 
 
 def job_from_dict(data: Mapping[str, Any], environment: Environment | None = None) -> Job:
-    """The job that `to_dict` wrote; `environment` is needed where it is not one of ours."""
+    """The job from the result of `to_dict`; `environment` is needed if it is not part of safedsr."""
     try:
         counts = {len(task["costs"]) for task in data["tasks"]}
         found = find_environment(data["environment"], max(counts), environment)
@@ -128,7 +128,7 @@ def grid_job(
     grid: GridConfig = GridConfig(),
     train: TrainConfig = TrainConfig(),
 ) -> Job:
-    """A job on maps of the grid."""
+    """A job on grid maps."""
     counts = {len(task.budgets) for task in tasks}
     environment = make_grid(grid, max(counts, default=0))
     return Job(algorithm, tuple(tasks), tuple(seeds), agent, environment, train)
@@ -137,5 +137,5 @@ def grid_job(
 def tasks_for(
     algorithm: str, layouts: Sequence[str], costs: Sequence[str] = (), budget: str | None = None
 ) -> tuple[Task, ...]:
-    """Every layout with every choice of costs, as far as the algorithm takes costs."""
+    """A task for every layout with every choice of costs, or without costs if the algorithm takes none."""
     return make_tasks(algorithm, layouts, costs, budget, costless=find_algorithm(algorithm).costless)

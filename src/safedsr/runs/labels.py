@@ -8,11 +8,11 @@ from safedsr.agents.registry import ALGORITHMS
 from safedsr.envs.grid.config import DEFAULT_BUDGET, GridConfig
 from safedsr.runs.config import TrainConfig
 
-FEW_CHANGES = 2  # numbers that a label spells out
+FEW_CHANGES = 2  # maximum number of changed numbers that a label lists
 
 
 def label_of(config: Mapping[str, Any], budgets: Sequence[float], steps: int) -> str:
-    """The algorithm, and in brackets its preset and what differs from it, float32, a budget of 5 and 500 000 steps."""
+    """The algorithm, and in brackets its preset, changed settings, and precision, budget and steps if not default."""
     preset, changes = nearest_preset(config)
     words = [preset] if preset else []
     words += [value for _, value in changes if isinstance(value, str)]
@@ -28,7 +28,7 @@ def label_of(config: Mapping[str, Any], budgets: Sequence[float], steps: int) ->
 
 
 def nearest_preset(config: Mapping[str, Any]) -> tuple[str, list[tuple[str, Any]]]:
-    """The preset that a run's settings are nearest to, empty for the algorithm's defaults; and what differs from it."""
+    """The preset closest to a run's settings (empty for the defaults), and the settings that differ from it."""
     given = {**config.get("agent", {}), **config.get("environment", {})}
     given.pop("name", None)
     algorithm = ALGORITHMS.get(config["algorithm"])
@@ -40,7 +40,7 @@ def nearest_preset(config: Mapping[str, Any]) -> tuple[str, list[tuple[str, Any]
 
 
 def short(value: Any) -> str:
-    """A setting in few letters: 2500000 is 2.5M."""
+    """A setting as short text: 2500000 is 2.5M."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ",".join(map(short, value))
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""The map of a result."""
+"""The grid map of a result."""
 
 from safedsr.envs.grid.layout import Scene
 from safedsr.envs.grid.text import parse_scene
@@ -7,7 +7,7 @@ from safedsr.runs.results import Result
 
 
 def scene_of(result: Result) -> Scene:
-    """The map of a result as its run folder has written it down."""
+    """The map of a result, from the configuration of its run folder."""
     if not result.params.get("map"):
-        raise UserError(f"{result.path} has no map for {result.environment}; only runs on the grid can be drawn so")
+        raise UserError(f"{result.path} has no map for {result.environment}; this picture needs a run on a grid map")
     return parse_scene(result.params["map"], result.layout)

@@ -1,4 +1,4 @@
-"""From the episodes of a run to the paper's numbers (Sec. 5.2): counts (17), rates, time series, statistics."""
+"""The paper's metrics from the episodes of a run (Sec. 5.2): counts of Eq. (17), rates, time series, statistics."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ WINDOW = 20_000  # environment steps of the trailing mean
 class Episodes(NamedTuple):
     """The finished episodes of one seed, in the order in which they ended."""
 
-    end_step: np.ndarray  # [n] environment step at which it ended, counted from 1
+    end_step: np.ndarray  # [n] environment step at which the episode ended, counted from 1
     length: np.ndarray  # [n]
     ret: np.ndarray  # [n] sum of rewards
     cost: np.ndarray  # [n, J] sum of each cost
@@ -22,7 +22,7 @@ class Episodes(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """One cell of a printed table: five columns, and a 95 % bootstrap interval of the IQM."""
+    """Statistics over seeds: the five columns of the paper's tables, and a 95 % bootstrap interval of the IQM."""
 
     mean: float
     std: float
@@ -34,47 +34,47 @@ class Summary(NamedTuple):
 
 
 def within(cost: np.ndarray, budgets: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Per episode [n, J]: is every cost within its budget? Budgets are rounded as costs are."""
+    """Whether all costs [n, J] of each episode are within their budgets, which are rounded like the costs."""
     return np.asarray((cost <= np.asarray(budgets, cost.dtype)).all(-1))
 
 
 def safe(episodes: Episodes, budgets: Sequence[float]) -> np.ndarray:
-    """Per episode: did it reach the goal with every cost within its budget? The indicator of Eq. (17)."""
+    """Whether each episode reached the goal with every cost within its budget: the indicator of Eq. (17)."""
     count = episodes.cost.shape[1]
     if len(budgets) != count:
-        raise UserError(f"{len(budgets)} budgets for {count} costs; give one a cost")
+        raise UserError(f"{len(budgets)} budgets for {count} costs; give one per cost")
     return episodes.success.astype(bool) & within(episodes.cost, budgets)
 
 
 def goal_count(episodes: Episodes) -> int:
-    """How many episodes reached the goal."""
+    """Number of episodes that reached the goal."""
     return int(np.count_nonzero(episodes.success))
 
 
 def safe_goal_count(episodes: Episodes, budgets: Sequence[float]) -> int:
-    """Eq. (17): how many episodes reached the goal without breaking a budget."""
+    """Eq. (17): number of episodes that reached the goal with every cost within its budget."""
     return int(np.count_nonzero(safe(episodes, budgets)))
 
 
 def best_place(each: Sequence[Episodes], budgets: Sequence[float]) -> int:
-    """The place of the best seed, see `first_best`."""
+    """Index of the best seed, see `first_best`."""
     return first_best([(safe_goal_count(one, budgets), goal_count(one)) for one in each])
 
 
 def first_best(counts: Sequence[tuple[float, float]]) -> int:
-    """The place of the largest safe goal count, then of the largest goal count (Fig. 7); of equals, the first."""
+    """Index of the largest safe goal count, ties by goal count (Fig. 7), then by the first index."""
     return max(range(len(counts)), key=lambda i: tuple(counts[i]))
 
 
 def iqm(values: np.ndarray, axis: int = 0) -> np.ndarray:
-    """Interquartile mean: the mean of what is left when a quarter is cut off at either end."""
+    """Interquartile mean: the mean without the lowest and the highest quarter of the values."""
     from scipy.stats import trim_mean
 
     return trim_mean(values, 0.25, axis=axis)
 
 
 def summarize(values: Sequence[float] | np.ndarray, seed: int = 0) -> Summary:
-    """The statistics the paper prints, over seeds."""
+    """The statistics of the paper's tables, over seeds."""
     x = np.asarray(values, np.float64)
     if not len(x):
         raise UserError("no values to summarise; the run has no seeds or no finished episode")
@@ -86,26 +86,26 @@ def summarize(values: Sequence[float] | np.ndarray, seed: int = 0) -> Summary:
 def _iqm_interval(x: np.ndarray, seed: int) -> tuple[float, float]:
     from scipy.stats import bootstrap
 
-    if np.ptp(x) == 0:  # nothing to resample
+    if np.ptp(x) == 0:  # all values are equal
         return float(x[0]), float(x[0])
     found = bootstrap((x,), iqm, vectorized=True, method="percentile", rng=np.random.default_rng(seed))
     return float(found.confidence_interval.low), float(found.confidence_interval.high)
 
 
 def support(total: int) -> np.ndarray:
-    """The environment steps at which time series have their points."""
+    """The environment steps of the points of a time series."""
     return np.arange(SPACING, total + 1, SPACING)
 
 
 def interpolate(end_step: np.ndarray, values: np.ndarray, total: int) -> np.ndarray:
-    """One seed's events at the points of `support`, linear between them; NaN before the first."""
+    """Values of one seed's episodes at the points of `support`, interpolated linearly; NaN before the first."""
     if not len(end_step):
         return np.full(len(support(total)), np.nan)
     return np.interp(support(total), end_step, values, left=np.nan)
 
 
 def window_mean(series: np.ndarray, window: int = WINDOW, spacing: int = SPACING) -> np.ndarray:
-    """Mean over the `window` environment steps up to each point, along the last axis; missing points do not count."""
+    """Mean over the last `window` environment steps at each point, along the last axis; NaN is ignored."""
     size = max(window // spacing, 1)
     known = np.isfinite(series)
     sums = np.cumsum(np.where(known, series, 0.0), -1)
@@ -116,7 +116,7 @@ def window_mean(series: np.ndarray, window: int = WINDOW, spacing: int = SPACING
 
 
 def over_seeds(series: np.ndarray, *, robust: bool = True) -> np.ndarray:
-    """The average over seeds [S, T] at each point, of those that have a value there: the IQM, or the plain mean."""
+    """The average over seeds [S, T] at each point, NaN ignored: the IQM, or the plain mean."""
     average = np.full(series.shape[1], np.nan)
     for count in np.unique(np.isfinite(series).sum(0)):
         if count:
@@ -127,5 +127,5 @@ def over_seeds(series: np.ndarray, *, robust: bool = True) -> np.ndarray:
 
 
 def last(runs: Sequence[Episodes], value: Callable[[Episodes], np.ndarray]) -> np.ndarray:
-    """A metric at the end of training: the last recorded event of each seed that has one."""
+    """A metric at the end of training: its value in the last episode of each seed that has episodes."""
     return np.array([value(run)[-1] for run in runs if len(run.end_step)], np.float64)

@@ -1,10 +1,10 @@
-"""Packed run folders: what tables and figures need of a run, small enough to keep under version control.
+"""Packed run folders: the data of a run that tables and figures need, small enough for version control.
 
     config.json  manifest.json  summary.parquet  series.parquet  [positions.parquet]
 
-The summary is exact. Series are means over stretches of 2000 steps in half precision, with the IQM over seeds (taken
-before the mean, as Sec. 5.2 has it) as if it were a seed -1. Positions are those of each environment's best seed, in
-eighths of a cell, as differences.
+The summary is exact. Series are means over intervals of 2000 steps in half precision; the IQM over seeds, computed
+before this mean (Sec. 5.2), is stored as seed -1. Positions are those of the best seed of each environment, in eighths
+of a cell, stored as differences.
 """
 
 from collections.abc import Sequence
@@ -21,15 +21,15 @@ from safedsr.runs.results import COUNTS, Result, read_run
 from safedsr.runs.storage import Columns
 from safedsr.runs.tracks import PARTS, pack_track, restore_track
 
-PACKED = "packed-1"  # the format that the manifest of a packed folder gives
-STRETCH = 2_000  # environment steps of a point
+PACKED = "packed-1"  # 'format' in the manifest of a packed folder
+STRETCH = 2_000  # environment steps per point
 POINTS = STRETCH // metrics.SPACING
 SERIES = ("reward", "cost", "safe", "goal")
-MIDDLE = -1  # the seed that stands for the IQM over all of them
+MIDDLE = -1  # seed number under which the IQM over seeds is stored
 
 
 def pack(folder: str | Path, out: str | Path, remarks: list[str] | None = None) -> Path:
-    """Write the packed form of a run folder into a new folder; `remarks` gets what the run lacks."""
+    """Write the packed form of a run folder into a new folder; `remarks` receives what the run lacks."""
     folder, out = Path(folder), Path(out)
     manifest = read_manifest(folder)
     if out.exists() and any(out.iterdir()):
@@ -42,13 +42,13 @@ def pack(folder: str | Path, out: str | Path, remarks: list[str] | None = None) 
     if tracks := {i: result.positions for i, result in results.items() if result.positions is not None}:
         storage.write_table(out / "positions", _positions(tracks), about)
     storage.write_json(out / "config.json", storage.read_json(folder / "config.json"))
-    # The manifest comes last: a folder that has one is whole.
+    # The manifest is written last: a folder with a manifest is complete.
     storage.write_json(out / "manifest.json", {**manifest, "format": PACKED, "command": names_only(manifest)})
     return out
 
 
 def pack_all(folders: Sequence[Path], out: Path, remarks: list[str]) -> list[Path]:
-    """Pack several run folders into folders of their names under `out`."""
+    """Pack several run folders into folders of the same names under `out`."""
     names = [folder.resolve().name for folder in folders]
     for name in names:
         if names.count(name) > 1:
@@ -57,7 +57,7 @@ def pack_all(folders: Sequence[Path], out: Path, remarks: list[str]) -> list[Pat
 
 
 def names_only(manifest: dict[str, Any]) -> str:
-    """The command of a manifest without the folders of the machine it ran on."""
+    """The command of a manifest, with paths reduced to file names."""
     words = str(manifest.get("command", "")).split(" ")
     flags = [word.partition("=") for word in words]
     return " ".join(flag + equals + Path(value).name if equals else Path(flag).name for flag, equals, value in flags)
@@ -131,7 +131,7 @@ def _series(i: int, result: Result) -> Columns:
 
 
 def stretches(series: np.ndarray) -> np.ndarray:
-    """Means over stretches of ten points [S, ceil(T / 10)]; points that are missing do not count."""
+    """Means over ten points each [S, ceil(T / 10)]; NaN is ignored."""
     missing = -series.shape[1] % POINTS
     whole = np.pad(series, ((0, 0), (0, missing)), constant_values=np.nan).reshape(len(series), -1, POINTS)
     known = np.isfinite(whole)

@@ -1,4 +1,4 @@
-"""Trained policies: save them, load them in a process that never trained, act with them."""
+"""Trained policies: saving, loading and acting."""
 
 import copy
 import dataclasses
@@ -29,7 +29,7 @@ FORMAT, READABLE = 2, (1, 2)
 
 
 class TrainedPolicy:
-    """One trained policy: `act` chooses, `values` tells why. Changing it gives another one; this one stays."""
+    """One trained policy: `act` chooses actions, `values` gives their values. Changes return a new policy."""
 
     def __init__(self, job: Job, policy: PyTree, task: int, seed: int, experience: Experience | None = None) -> None:
         self.job = job
@@ -37,7 +37,7 @@ class TrainedPolicy:
         self.task: Task = job.tasks[task]
         self.seed = seed
         self.experience = experience
-        self.recursion: Any = None  # what following drifting costs has learnt so far
+        self.recursion: Any = None  # state of recursive least squares, see adapt/recursive.py
         self.trainer = make_trainer(job.algorithm, job.agent, job.environment)
         self.values_of = with_precision(self.trainer.values, job.train.matmul)
         self._values = jax.jit(self.values_of)
@@ -45,7 +45,7 @@ class TrainedPolicy:
         self._features = _many_features(self.trainer) if self.trainer.adaptable else None
 
     def with_policy(self, policy: PyTree) -> Self:
-        """The same agent with other numbers in its policy; nothing compiled so far is lost."""
+        """The same agent with other policy parameters; compiled functions are kept."""
         return self.changed(policy=policy, recursion=None)
 
     def changed(self, **attributes: Any) -> Self:
@@ -57,18 +57,18 @@ class TrainedPolicy:
 
     @property
     def environment(self) -> Environment:
-        """The environment that it acts in, with as many costs as its task has now."""
+        """The environment of the agent, with as many costs as its current task."""
         return with_costs(self.job.environment, len(self.task.budgets))
 
     def values(self, obs: Any) -> Values:
-        """What is expected of each action: for one observation [observations], or for many [n, observations]."""
+        """Values of each action, for one observation [observations] or for many [n, observations]."""
         obs, size = jnp.asarray(obs, jnp.float32), self.job.environment.spec.observations
         if obs.ndim not in (1, 2) or obs.shape[-1] != size:
             raise UserError(f"observations have shape {obs.shape}; give [{size}] or [n, {size}]")
         return (self._values if obs.ndim == 1 else self._many_values)(self.policy, obs)
 
     def act(self, obs: Any, epsilon: float = 0.0, rng: np.random.Generator | None = None) -> Any:
-        """The best action (an int) for one observation, or actions [n] for many; ε of them at random."""
+        """The best action (an int) for one observation, or actions [n] for many; a share ε of them is random."""
         best = np.argmax(np.asarray(self.values(obs).score), -1)
         if epsilon > 0:
             rng = rng or np.random.default_rng()
@@ -77,13 +77,13 @@ class TrainedPolicy:
         return int(best) if best.ndim == 0 else best
 
     def features(self, obs: Any, action: Any) -> np.ndarray:
-        """φ(s, a) [n, d] of n observations and actions, in full precision; only for agents that have φ."""
+        """φ(s, a) [n, d] of n observations and actions, in full precision; only for agents with features φ."""
         if self._features is None:
-            raise UserError(f"{self.job.algorithm} has no features φ; a 'safedsr-plus' agent has")
+            raise UserError(f"{self.job.algorithm} has no features φ; use a 'safedsr-plus' agent")
         return self._features(self.policy.learner, obs, action)
 
     def save(self, folder: str | Path) -> None:
-        """Write this policy into a folder that `load` opens."""
+        """Save this policy to a folder that `load` can read."""
         folder, job = Path(folder), own_job(self)
         folder.mkdir(parents=True, exist_ok=True)
         if self.experience is not None:
@@ -96,7 +96,7 @@ AnyPolicy = TypeVar("AnyPolicy", bound=TrainedPolicy)
 
 
 def _many_features(trainer: Trainer) -> Callable[[PyTree, Any, Any], np.ndarray]:
-    """φ of many steps, compiled once."""
+    """A compiled function for φ of many steps."""
     assert trainer.adaptable
     many = jax.jit(jax.vmap(trainer.adaptable.features, (None, 0, 0)))
 
@@ -109,25 +109,25 @@ def _many_features(trainer: Trainer) -> Callable[[PyTree, Any, Any], np.ndarray]
 
 
 def with_costs(environment: Environment, count: int) -> Environment:
-    """An environment with another number of costs, if there is such a one."""
+    """The environment with another number of costs, if it is part of safedsr."""
     if environment.spec.costs == count:
         return environment
     return find_environment(environment_to_dict(environment), count)
 
 
 def own_job(agent: TrainedPolicy) -> Job:
-    """The job of this agent alone, in the task that it has now."""
+    """A job of this agent alone, with its current task."""
     job, count = agent.job, len(agent.task.budgets)
     algorithm, config = job.algorithm, job.agent
     if count and find_algorithm(algorithm).costless:
-        algorithm = f"safe{algorithm}"  # it has got costs since
+        algorithm = f"safe{algorithm}"  # trained without costs, adapted to some
     if config.aim is not None and len(config.aim) not in (1, count):
         config = dataclasses.replace(config, multiplier=dataclasses.replace(config.multiplier, aim=None))
     return Job(algorithm, (agent.task,), (agent.seed,), config, agent.environment, job.train)
 
 
 def save_policies(folder: Path, job: Job, trainer: Trainer, agents: PyTree, run: Run) -> None:
-    """Write the policies of all tasks and seeds, and which seed did best where; `agents` are the trainers' states."""
+    """Save the policies of all tasks and seeds and the best seed of each task; `agents` are training states."""
     policies = trainer.policy(agents)
     if trainer.memory:
         experience.write_experiences(folder, _experiences(job, trainer, agents, policies))
@@ -155,7 +155,7 @@ def _experiences(job: Job, trainer: Trainer, agents: PyTree, policies: PyTree) -
 
 def _write(folder: Path, policies: PyTree, job: Job, best: list[int]) -> None:
     storage.write_tensors(folder / "policy.safetensors", to_arrays(policies), {"safedsr": str(FORMAT)})
-    # The words come last: a folder that has them holds a policy.
+    # policy.json is written last: a folder that has it holds a complete policy.
     storage.write_json(folder / "policy.json", {"format": FORMAT, "best": best, "job": job.to_dict()})
 
 
@@ -166,10 +166,10 @@ def load_policy(
     task: int = 0,
     environment: Environment | None = None,
 ) -> AnyPolicy:
-    """A policy from a run folder; without `seed`, the one with most safe goals in that task."""
+    """Load a policy from a run folder; the default seed is the one with the most safe goals in that task."""
     folder, job, policies, best = _read(path, environment)
     if not 0 <= task < len(job.tasks):
-        raise UserError(f"task is {task}; the run has {len(job.tasks)}, counted from 0")
+        raise UserError(f"task is {task}; give a number from 0 to {len(job.tasks) - 1}")
     chosen = best[task] if seed is None else seed
     if chosen not in job.seeds:
         raise UserError(f"seed is {chosen}; the run has {', '.join(map(str, job.seeds))}")
@@ -182,7 +182,7 @@ def load_policy(
 def load_policies(
     kind: type[AnyPolicy], path: str | Path, environment: Environment | None = None
 ) -> dict[tuple[int, int], AnyPolicy]:
-    """Every policy of a run folder by (task, seed); what one of them compiles serves all."""
+    """Load all policies of a run folder by (task, seed); they share compiled functions."""
     folder, job, policies, _ = _read(path, environment)
     first, agents = kind(job, _pick(policies, 0, 0), 0, job.seeds[0]), {}
     kept = experience.read_experiences(folder, job.environment, job.tasks)
@@ -209,8 +209,8 @@ def _read(path: str | Path, environment: Environment | None) -> tuple[Path, Job,
     if not (folder / "policy.json").is_file():
         hint = "give a run folder"
         if (folder / "manifest.json").is_file():
-            read_manifest(folder)  # a packed folder says so itself
-            hint = "it has not finished: --resume it"
+            read_manifest(folder)  # raises for a packed folder
+            hint = "its training has not finished: continue it with --resume"
         raise UserError(f"{folder} holds no policy ({hint})")
     found = storage.read_json(folder / "policy.json", ["format"])["format"]
     if found not in READABLE:
@@ -218,7 +218,7 @@ def _read(path: str | Path, environment: Environment | None) -> tuple[Path, Job,
     about = storage.read_json(folder / "policy.json", ["best", "job"])
     arrays, metadata = storage.read_tensors(folder / "policy.safetensors")
     if metadata.get("safedsr") != str(found):
-        raise UserError(f"{folder / 'policy.safetensors'} was not written by this version of safedsr")
+        raise UserError(f"{folder / 'policy.safetensors'} was not written by this version of safedsr; train again")
     if found == 1:
         arrays = upgrade_names(arrays)
     job = job_from_dict(upgrade_config(about["job"]), environment)
@@ -226,7 +226,7 @@ def _read(path: str | Path, environment: Environment | None) -> tuple[Path, Job,
 
 
 def policy_shape(job: Job) -> PyTree:
-    """Shapes and types of all policies [E, S] of a job, without computing any."""
+    """Shapes and types of all policies [E, S] of a job, without computing them."""
     trainer, lanes = make_trainer(job.algorithm, job.agent, job.environment), (len(job.tasks), len(job.seeds))
     params = jax.tree.map(lambda x: x[0], job.environment.stack([task.params for task in job.tasks]))
 

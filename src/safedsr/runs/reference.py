@@ -1,4 +1,4 @@
-"""The oracle's numbers for the environments of results: computed on request, kept in a small JSON file."""
+"""The oracle's results in the environments of runs: computed on request, stored in a small JSON file."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
@@ -17,20 +17,20 @@ DEFAULT = OracleConfig()
 
 
 class Level(NamedTuple):
-    """How the oracle's episodes go at one ε, on average."""
+    """Mean results of the oracle's episodes at one ε."""
 
     epsilon: float
     goal_rate: float
     safe_goal_rate: float
     reward: float
-    cost: tuple[float, ...]  # one a cost
+    cost: tuple[float, ...]  # one per cost
 
 
 class Reference(NamedTuple):
-    """What the oracle does in one environment."""
+    """The oracle's results in one environment."""
 
     steps: int
-    goal_count: float  # on the ε schedule, over that many steps
+    goal_count: float  # over `steps` steps with the ε schedule
     safe_goal_count: float
     exploring: Level  # at the last ε of the schedule
     greedy: Level  # at ε = 0
@@ -40,7 +40,7 @@ References = dict[str, Reference]
 
 
 def key_of(result: Result, config: OracleConfig = DEFAULT) -> str:
-    """What a result's oracle depends on, in words, with a digest of the map."""
+    """A readable key of everything that the oracle of a result depends on, with a digest of the map."""
     digest = hashlib.sha256(format_scene(scene_of(result)).encode()).hexdigest()[:8]
     budgets = ", ".join(f"{budget:g}" for budget in result.budgets)
     planned = f"; planned for ε = {config.plan_epsilon:g}" if config.plan_epsilon else ""
@@ -48,14 +48,14 @@ def key_of(result: Result, config: OracleConfig = DEFAULT) -> str:
 
 
 def read_references(folder: Path) -> References:
-    """What was computed before for the figures of a folder; nothing if there is no such file."""
+    """The oracle's results stored in a folder of figures; empty if there is no file."""
     if not (folder / FILE).is_file():
         return {}
     return {key: _from_json(value) for key, value in read_json(folder / FILE).items()}
 
 
 def write_references(folder: Path, references: References) -> None:
-    """Keep the oracle's numbers beside the figures."""
+    """Store the oracle's results beside the figures."""
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / FILE, {key: _to_json(reference) for key, reference in references.items()})
 
@@ -66,7 +66,7 @@ def add_references(
     config: OracleConfig = DEFAULT,
     show: Callable[[str], Any] = lambda name: None,
 ) -> References:
-    """What a folder's file has, and what it lacked for these results: some ten seconds each, kept as they come."""
+    """The stored references of a folder; those missing for these results are computed (about 10 s each) and stored."""
     found = read_references(folder)
     for result in results:
         key = key_of(result, config)
@@ -78,7 +78,7 @@ def add_references(
 
 
 def compute_reference(result: Result, config: OracleConfig = DEFAULT) -> Reference:
-    """The oracle of a result's environment, walked for as many steps as the result was trained."""
+    """Run the oracle in the environment of a result for as many steps as the result was trained."""
     from dataclasses import replace
 
     from safedsr.envs.grid.oracle import find_oracle
@@ -102,12 +102,12 @@ def compute_reference(result: Result, config: OracleConfig = DEFAULT) -> Referen
 
 
 def reference_of(result: Result | None, references: References, config: OracleConfig = DEFAULT) -> Reference | None:
-    """The oracle's numbers for the environment of a result, if they are known."""
+    """The oracle's results in the environment of a result, or None."""
     return references.get(key_of(result, config)) if result and references else None
 
 
 def any_reference(results: Iterable[Result], references: References) -> Reference | None:
-    """The oracle's numbers for an environment that results share; its episodes do not depend on their steps."""
+    """The oracle's results in an environment that results share; rates and means do not depend on their steps."""
     return next((found for result in results if (found := reference_of(result, references))), None)
 
 

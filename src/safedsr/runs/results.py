@@ -1,7 +1,7 @@
-"""What tables and figures read: one record for each environment of each run folder, full or packed (Sec. 5.2).
+"""Results for tables and figures: one record for each environment of each run folder, full or packed (Sec. 5.2).
 
-Nothing is averaged over folders here. What differs from an algorithm's defaults, from float32, a budget of 5 or 500 000
-steps is part of a result's label, so that different things stay in different rows.
+Results are not averaged over folders. The label of a result contains all differences from the algorithm's defaults,
+float32, a budget of 5 and 500 000 steps, so that different settings get different rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,42 +17,42 @@ from safedsr.runs.labels import label_of
 from safedsr.runs.metrics import Episodes
 from safedsr.runs.tracks import with_breaks
 
-HALVED = "half-budget safe goal count"  # what a safe goal count is if costs are counted twice
+HALVED = "half-budget safe goal count"  # the safe goal count if every cost counts twice
 COUNTS = ("goal count", "safe goal count", HALVED, "last reward")
 
 
 class Result(NamedTuple):
-    """What one run folder says about one environment; S seeds, T points in time."""
+    """Results of one run folder in one environment; S seeds, T points in time."""
 
     path: Path
     algorithm: str
-    label: str  # the algorithm, and what differs from its defaults in brackets
+    label: str  # the algorithm, and in brackets what differs from its defaults
     layout: str
     costs: tuple[str, ...]
     budgets: tuple[float, ...]
     seeds: tuple[int, ...]
-    steps: int  # that were taken, also if the run is to go on
+    steps: int  # taken so far; fewer than planned in an unfinished run
     counts: dict[str, np.ndarray]  # [S] each: COUNTS, last cost NAME
-    points: np.ndarray  # [T] environment steps: every 200, of a packed folder every 2000
-    series: dict[str, np.ndarray]  # [S, T] each: reward, cost (all of them together), safe, goal; NaN before the first
+    points: np.ndarray  # [T] environment steps: every 200, in packed folders every 2000
+    series: dict[str, np.ndarray]  # [S, T] each: reward, cost (sum of all), safe, goal; NaN before the first
     positions: np.ndarray | None  # [n, 2] in cells, the last steps of the best seed; a row of NaN after each episode
-    config: Mapping[str, Any]  # the run's
-    params: Mapping[str, Any]  # the task's, as config.json has them
-    middle: dict[str, np.ndarray] | None = None  # [T] each: the IQM of a series over seeds, taken every 200 steps
+    config: Mapping[str, Any]  # of the run
+    params: Mapping[str, Any]  # of the task, as in config.json
+    middle: dict[str, np.ndarray] | None = None  # [T] each: the IQM of a series over seeds, computed every 200 steps
 
     @property
     def environment(self) -> str:
-        """The map and its costs in a few words."""
+        """The names of the map and its costs."""
         return ", ".join([self.layout, *self.costs])
 
 
 def trend(result: Result, name: str) -> np.ndarray:
-    """A series over training as the paper draws it: IQM over seeds at each point, then the mean of 20 000 steps."""
+    """A series as in the paper's figures: IQM over seeds at each point, then the mean over 20 000 steps."""
     return smooth(result, result.middle[name] if result.middle else metrics.over_seeds(result.series[name]))
 
 
 def smooth(result: Result, values: np.ndarray, window: int = metrics.WINDOW) -> np.ndarray:
-    """Mean over the `window` environment steps up to each point of the result's grid, along the last axis."""
+    """Mean over the last `window` environment steps at each point of the result, along the last axis."""
     spacing = int(result.points[0]) if len(result.points) else metrics.SPACING
     return metrics.window_mean(values, window, spacing)
 
@@ -63,10 +63,10 @@ def best_seed(counts: Mapping[str, np.ndarray]) -> int:
 
 
 def read_run(folder: Path, remarks: list[str]) -> dict[int, Result]:
-    """The results of a full run folder, by environment; also while it is still being written."""
+    """The results of a full run folder by environment; it may still be in training."""
     run = load_run(folder)
     if not run.episodes or not len(run.episodes["seed"]):
-        raise UserError(f"{folder} has no finished episode; train it further")
+        raise UserError(f"{folder} has no finished episode; continue its training")
     steps = int(run.curves.get("step", run.episodes["end_step"]).max())
     tracks = _tracks(folder, run.config, remarks)
     results = {}

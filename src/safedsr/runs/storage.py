@@ -1,4 +1,4 @@
-"""Files that are either whole or absent: atomic writes, locks, and tables as Parquet or safetensors. Never pickle."""
+"""Atomic file writes, locks, and tables as Parquet or safetensors, never pickle. Files are complete or absent."""
 
 import contextlib
 import fcntl
@@ -15,18 +15,18 @@ from safedsr.errors import UserError
 
 
 class MissingFile(UserError):
-    """A file that should be there is not."""
+    """An expected file does not exist."""
 
 
-Columns = dict[str, np.ndarray]  # columns of one length; a leading axis of rows each
+Columns = dict[str, np.ndarray]  # columns of equal length; the first axis of each is the row
 
 
 def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, flush it to disk, then put it in place."""
+    """Let `write` fill a temporary file beside `path`, flush it to disk, then rename it to `path`."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         write(temporary)
-        temporary.chmod(0o644)  # some writers make private files
+        temporary.chmod(0o644)  # some writers create files that only the owner can read
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -40,13 +40,13 @@ def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_json(path: Path, data: Any) -> None:
-    """A JSON file people can read."""
+    """Write an indented JSON file."""
     text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     write_atomic(path, lambda file: file.write_text(text, encoding="utf-8"))
 
 
 def read_json(path: Path, keys: Sequence[str] = ()) -> dict[str, Any]:
-    """The object in a JSON file, which must have these keys, or an error that names the file."""
+    """Read the object in a JSON file, which must have these keys; errors name the file."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -60,7 +60,7 @@ def read_json(path: Path, keys: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
-    """Named arrays with a few words about them."""
+    """Write named arrays with metadata and a checksum."""
     from safetensors.numpy import save_file
 
     whole = {name: np.asarray(array, order="C") for name, array in tensors.items()}
@@ -77,7 +77,7 @@ def _digest(tensors: Mapping[str, np.ndarray]) -> str:
 
 
 def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """What `write_tensors` wrote, or an error that names the file."""
+    """Read what `write_tensors` wrote; errors name the file."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -93,7 +93,7 @@ def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
 
 
 def write_table(stem: Path, table: Columns, metadata: Mapping[str, str]) -> Path:
-    """A table as `<stem>.parquet`, or as `<stem>.safetensors` where pyarrow is missing."""
+    """Write a table as `<stem>.parquet`, or as `<stem>.safetensors` if pyarrow is missing."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -104,7 +104,7 @@ def write_table(stem: Path, table: Columns, metadata: Mapping[str, str]) -> Path
         return path
     path, other = stem.with_suffix(".parquet"), stem.with_suffix(".safetensors")
     content = pyarrow.table(table).replace_schema_metadata(dict(metadata))
-    # Counters grow slowly and all else repeats itself: half the size of the default encoding.
+    # Counters grow slowly and other columns repeat values: these encodings give half the default size.
     counters = [name for name, column in table.items() if column.dtype == np.int64]
     encoding = {
         "compression": "zstd",
@@ -117,7 +117,7 @@ def write_table(stem: Path, table: Columns, metadata: Mapping[str, str]) -> Path
 
 
 def read_table(stem: Path) -> tuple[Columns, dict[str, str]] | None:
-    """A table written by `write_table` in either format, or None where there is none."""
+    """Read a table that `write_table` wrote in either format; None if there is none."""
     if (path := stem.with_suffix(".safetensors")).exists():
         return read_tensors(path)
     if not (path := stem.with_suffix(".parquet")).exists():
@@ -146,7 +146,7 @@ def concatenate(tables: list[Columns]) -> Columns:
 
 @contextlib.contextmanager
 def lock(path: Path) -> Iterator[None]:
-    """Hold a lock file; it is let go when the process ends, however it ends."""
+    """Hold a lock file; the system releases it whenever the process ends."""
     with path.open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -158,7 +158,7 @@ def lock(path: Path) -> Iterator[None]:
 
 
 def unclaimed(paths: Iterable[Path]) -> Iterator[Path]:
-    """Those files that do not exist and that no other process is at; each is locked while the caller makes it."""
+    """Yield the files that do not exist and that no other process writes; each is locked while the caller writes it."""
     for path in paths:
         with contextlib.ExitStack() as stack:
             try:

@@ -2,6 +2,7 @@
 
     git worktree add /tmp/old COMMIT
     python benchmarks/versus.py /tmp/old
+    python benchmarks/versus.py /tmp/old --platform cuda --seeds 60 --matmul tensorfloat32
 
 A process for each version compiles the same training; then both run the same chunks, one after the other, and the
 medians are compared. Each line shows new / old: below 1 the version of this folder is faster.
@@ -27,23 +28,23 @@ CASES = {  # algorithm, first step, steps of a chunk
 SHARED_STEPS = 500_000
 
 
-def make_program(case: str) -> Any:
+def make_program(case: str, seeds: int, matmul: Any) -> Any:
     """The program of a case, with whichever version is on the path."""
     import safedsr
     from safedsr import TrainConfig
     from safedsr.engine.lanes import use_cores
 
     algorithm, _, chunk = CASES[case]
-    use_cores(1)
+    use_cores(seeds)
     from safedsr.agents.registry import find_algorithm
     from safedsr.engine.program import Program
 
     tasks = safedsr.tasks_for(algorithm, ["one-room"], ["diamond"], "5")
-    train = TrainConfig(steps=SHARED_STEPS, chunk=chunk)
-    return Program(safedsr.grid_job(algorithm, tasks, (0,), find_algorithm(algorithm).default, train=train))
+    train = TrainConfig(steps=SHARED_STEPS, chunk=chunk, matmul=matmul)
+    return Program(safedsr.grid_job(algorithm, tasks, range(seeds), find_algorithm(algorithm).default, train=train))
 
 
-def make_old_program(case: str) -> Any:
+def make_old_program(case: str, seeds: int, matmul: Any) -> Any:
     """The same before the rooms (up to commit e807894)."""
     from safedsr.algorithms import find_algorithm  # pyright: ignore[reportMissingImports]
     from safedsr.config import TrainConfig  # pyright: ignore[reportMissingImports]
@@ -52,13 +53,13 @@ def make_old_program(case: str) -> Any:
     from safedsr.program import Program  # pyright: ignore[reportMissingImports]
 
     algorithm, _, chunk = CASES[case]
-    use_cores(1)
+    use_cores(seeds)
     environments = make_environments(algorithm, ["one-room"], ["diamond"], "5")
-    train = TrainConfig(steps=SHARED_STEPS, chunk=chunk)
-    return Program(Job(algorithm, environments, (0,), find_algorithm(algorithm).default, train=train))
+    train = TrainConfig(steps=SHARED_STEPS, chunk=chunk, matmul=matmul)
+    return Program(Job(algorithm, environments, tuple(range(seeds)), find_algorithm(algorithm).default, train=train))
 
 
-def work(case: str) -> None:
+def work(case: str, seeds: int, matmul: str) -> None:
     """Run a chunk for each line of standard input and print its seconds."""
     import jax
 
@@ -66,9 +67,9 @@ def work(case: str) -> None:
     try:
         import safedsr.engine  # noqa: F401
 
-        program = make_program(case)
+        program = make_program(case, seeds, matmul)
     except ModuleNotFoundError:
-        program = make_old_program(case)
+        program = make_old_program(case, seeds, matmul)
     state = program.init()
     if "count" in getattr(getattr(state, "agent", None), "_fields", ()):  # a full ring, as it is at that step
         state = state._replace(agent=state.agent._replace(count=state.agent.count + step))
@@ -79,10 +80,12 @@ def work(case: str) -> None:
         print(time.perf_counter() - began, flush=True)
 
 
-def start(case: str, tree: Path) -> subprocess.Popen[str]:
+def start(case: str, tree: Path, options: argparse.Namespace) -> subprocess.Popen[str]:
     """A worker with one version on its path."""
-    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, __file__, "--work", case]
+    path = os.pathsep.join([str(tree / "src"), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "JAX_PLATFORMS": options.platform}
+    environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # two processes share an accelerator
+    command = [sys.executable, __file__, "--work", case, "--seeds", str(options.seeds), "--matmul", options.matmul]
     return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
@@ -101,17 +104,20 @@ def main() -> None:
     parser.add_argument("old", type=Path, nargs="?", help="a checkout of the other version")
     parser.add_argument("--turns", type=int, default=15, help="chunks of each version")
     parser.add_argument("--only", nargs="*", default=[], help="cases whose names begin so")
+    parser.add_argument("--seeds", type=int, default=1, help="seeds of a training")
+    parser.add_argument("--platform", default="cpu", help="JAX's name of the device")
+    parser.add_argument("--matmul", default="float32", help="precision of matrix products")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
-        return work(options.work)
+        return work(options.work, options.seeds, options.matmul)
     if options.old is None:
         parser.error("give a checkout of the other version")
     here = Path(__file__).parent.parent
     for case in CASES:
         if options.only and not case.startswith(tuple(options.only)):
             continue
-        workers = {"old": start(case, options.old), "new": start(case, here)}
+        workers = {"old": start(case, options.old, options), "new": start(case, here, options)}
         seconds: dict[str, list[float]] = {name: [] for name in workers}
         for worker in workers.values():
             turn(worker)  # compiles

@@ -1,5 +1,6 @@
 """Run folders with known episodes, written as a training writes them."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -99,3 +100,8 @@ def _table(environment: int, seed: int, one: Episodes) -> storage.Columns:
         "success": one.success.astype(bool),
         **{f"cost_{j}": one.cost[:, j].astype(np.float32) for j in range(one.cost.shape[1])},
     }
+
+
+def numbers_of(text: str) -> list[list[str]]:
+    """The numbers in each row of the tables of a document; its words may be others."""
+    return [re.findall(r"\d+(?:\.\d+)?", line) for line in text.splitlines() if line.startswith("|")]

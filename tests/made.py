@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from safedsr.envs.grid.catalog import load_scene
 from safedsr.envs.grid.text import format_scene
-
 from safedsr.errors import UserError
 from safedsr.runs.results import Result
 

@@ -1,11 +1,33 @@
+"""What the documents say: names, links and paths lead somewhere, numbers are those of results/ and of the paper."""
+
+import ast
 import importlib
 import re
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-DOCS = Path(__file__).parent.parent / "docs"
+from safedsr.agents.onpolicy.baselines import BASELINES
+from safedsr.envs.environment import Environment
+from safedsr.envs.grid.catalog import ROOM_NAMES
+from safedsr.paper import plus_adaptation, plus_tables
+from safedsr.paper.experiments import ABLATIONS
+from safedsr.paper.tables import TABLES, reported
+from safedsr.report.tables import report
+from safedsr.runs.collect import load_results
+from safedsr.runs.labels import thousands
+from safedsr.runs.metrics import iqm
+from safedsr.runs.reference import Reference, read_references, reference_of
+from safedsr.runs.results import Result
+from safedsr.runs.storage import read_json
+
+ROOT = Path(__file__).parent.parent
+DOCS, RESULTS = ROOT / "docs", ROOT / "results"
 NAMES = sorted(set(re.findall(r"`(safedsr\.[\w.]+)`", (DOCS / "paper-map.md").read_text(encoding="utf-8"))))
+README, RESULTS_PAGE, PLUS_PAGE = "README.md", "docs/results.md", "docs/safedsr-plus.md"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -36,3 +58,336 @@ def test_links_between_documents_lead_somewhere():
     for page in [root / "README.md", *DOCS.rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def section(page: str, heading: str) -> str:
+    """What stands below a heading, up to the next one."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found = re.search(rf"^#+ {re.escape(heading)}.*?$(.*?)(?=^#+ |\Z)", text, re.M | re.S)
+    assert found, f"{page} has no section '{heading}'"
+    return found[1]
+
+
+def defined_in(path: Path) -> set[str]:
+    """The names that a module defines at its top."""
+    names = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return names
+
+
+def test_where_things_are_is_where_they_are():
+    """Each path as it is shown, each link, and each name in the file that it is said to be in."""
+    text = section(README, "Where things are")
+    links = re.findall(r"\[`?([^]`]+)`?\]\(([^)]+)\)", text)
+    assert len(links) > 20
+    for shown, target in links:
+        assert (ROOT / target).exists(), target
+        assert target in (shown, f"src/safedsr/{shown}") or f"[{shown}](" in text, f"{shown} leads to {target}"
+    named = re.findall(r"`(\w+)` in \[`?[^]]+\]\(([^)]+)\)", text)
+    assert {name for name, _ in named} >= {"land", "BASELINES", "safe"}
+    for name, target in named:
+        assert name in defined_in(ROOT / target), f"{name} in {target}"
+    ((parts, target),) = re.findall(r"((?:`\w+`(?:, | and |: ))+)\[`[^`]+`\]\(([^)]+)\)", text)
+    for name in re.findall(r"`(\w+)`", parts):
+        assert name in defined_in(ROOT / target) or name in Environment.__annotations__, f"{name} in {target}"
+
+
+class Cell(NamedTuple):
+    """A cell of a table, and the numbers that it should have."""
+
+    where: str
+    text: str
+    values: tuple[float, ...]
+
+    def numbers(self) -> list[str]:
+        """The numbers in it, as they are written: 13 686, −0.5."""
+        plain = self.text.replace("*", "")
+        return re.findall(r"−?\d{1,3}(?: \d{3})+|−?\d+(?:\.\d+)?", plain)
+
+    def wrong(self) -> Iterator[str]:
+        """Numbers that are not the value, rounded to the digits shown. Halves may go either way here."""
+        numbers = self.numbers()
+        if len(numbers) != len(self.values):
+            yield f"{self.where}: '{self.text}' should have {len(self.values)} numbers"
+        for number, value in zip(numbers, self.values, strict=False):
+            unit = 10.0 ** -len(number.partition(".")[2])
+            if abs(float(number.replace(" ", "").replace("−", "-")) - value) > unit / 2 + 1e-6:
+                yield f"{self.where}: {number} should be {value:.4f}"
+
+    def halves_down(self) -> Iterator[str]:
+        """Counts that lie between two numbers and are not rounded up, as tables of ours do."""
+        for number, value in zip(self.numbers(), self.values, strict=False):
+            up = thousands(value).replace("\N{NARROW NO-BREAK SPACE}", " ")
+            if value % 1 == 0.5 and "." not in number and number != up:
+                yield f"{self.where}: {number} should be {up}"
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """The cells of the tables in a text, line by line, heads included."""
+    lines = [line for line in text.splitlines() if line.startswith("|") and not re.fullmatch(r"[|\- ]+", line)]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+@cache
+def published() -> dict[tuple[str, str, tuple[str, ...]], Result]:
+    """Results by folder, map and costs."""
+    found = load_results([RESULTS / "baselines", RESULTS / "plus"])
+    return {(result.path.name, result.layout, result.costs): result for result in found}
+
+
+def counted(folder: str, layout: str, *costs: str) -> tuple[float, float]:
+    """IQM of goals and of safe goals."""
+    found = published()[folder, layout, costs].counts
+    return float(iqm(found["goal count"])), float(iqm(found["safe goal count"]))
+
+
+def safe_and_least(folder: str, layout: str, *costs: str) -> tuple[float, float]:
+    """IQM of safe goals, and the least of all seeds."""
+    found = published()[folder, layout, costs].counts["safe goal count"]
+    return float(iqm(found)), float(found.min())
+
+
+def oracle(folder: str, layout: str, *costs: str) -> Reference:
+    """The oracle that accounts for random actions."""
+    found = reference_of(published()[folder, layout, costs], read_references(RESULTS / "plus"), plus_tables.ORACLE)
+    assert found
+    return found
+
+
+Numbers = Callable[[str], tuple[float, ...]]  # of a map
+
+
+def free(folder: str) -> Numbers:
+    return lambda layout: counted(folder, layout, "none")[:1]
+
+
+def costly(folder: str) -> Numbers:
+    return lambda layout: counted(folder, layout, "diamond")
+
+
+def paper(algorithm: str, *keys: str) -> Numbers:
+    return lambda layout: tuple(found.iqm for key in keys if (found := reported(key, layout, algorithm)))
+
+
+def best_baseline(layout: str) -> tuple[float, float]:
+    """Most goals and most safe goals of the eleven that know of costs, not necessarily of the same."""
+    names = [name for name in BASELINES if name not in ("pg", "ppo", "npg", "trpo")]
+    assert len(names) == 11
+    each = [counted(name, layout, "diamond") for name in names]
+    return max(goals for goals, _ in each), max(safe for _, safe in each)
+
+
+FREE, GOALS, SAFE = (table.key for table in TABLES[:3])
+README_ROWS: dict[str, Numbers] = {
+    "SafeDQN, no costs": free("safedqn"),
+    "SafeDQN, no costs – paper": paper("safedqn", FREE),
+    "SafeDQN, diamond": costly("safedqn"),
+    "SafeDQN, diamond – paper": paper("safedqn", GOALS, SAFE),
+    "SafeDSR as printed, diamond": costly("safedsr-cut"),
+    "SafeDSR as printed, diamond – paper": paper("safedsr", GOALS, SAFE),
+    "SafeDSR as printed, no costs": free("safedsr-cut"),
+    "SafeDSR, absorbing goal, no costs": free("safedsr-absorb"),
+    "SafeDSR, absorbing goal, no costs – paper": paper("safedsr", FREE),
+    "SafeDSR, absorbing goal, diamond": costly("safedsr-absorb"),
+    "SafeDSR-plus, no costs (seeds 200–209)": free("safedsr-plus"),
+    "SafeDSR-plus, diamond (seeds 200–209)": costly("safedsr-plus"),
+    "best of eleven OmniSafe baselines, diamond": best_baseline,
+}
+UNSTORED = "safe oracle, diamond"  # `safedsr oracle` prints its numbers; results/ does not have them
+
+
+@cache
+def readme_table() -> dict[str, list[str]]:
+    """The table of results by row; a row of the paper has the name of the one above it."""
+    found, above = {}, ""
+    for label, *cells in rows_of(section(README, "Results beside the paper's"))[1:]:
+        label = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", label.replace("*", ""))
+        above = f"{above} {label}" if label == "– paper" else label
+        found[above] = cells
+    return found
+
+
+def readme_cells() -> Iterator[Cell]:
+    for label, numbers in README_ROWS.items():
+        for layout, text in zip(ROOM_NAMES, readme_table()[label], strict=True):
+            yield Cell(f"{label}, {layout}", text.partition("(")[0], numbers(layout))
+
+
+def test_the_readme_has_the_rows_that_are_compared_here():
+    assert list(readme_table()) == [*README_ROWS, UNSTORED]
+
+
+@pytest.mark.parametrize("label", README_ROWS)
+def test_the_readme_says_what_the_published_runs_and_the_paper_say(label):
+    assert not [wrong for cell in readme_cells() if cell.where.startswith(f"{label}, ") for wrong in cell.wrong()]
+
+
+def test_the_readme_is_about_the_seeds_that_it_names():
+    for (folder, layout, costs), result in published().items():
+        if (folder, "none" in costs or "diamond" in costs) in (("safedqn", True), ("safedsr-absorb", True)):
+            assert result.seeds == tuple(range(10)), (folder, layout)
+        if folder == "safedsr-plus":
+            assert result.seeds == tuple(range(200, 210)), layout
+
+
+@pytest.mark.xfail(strict=True, reason="README has 1 355 where the IQM of the fifty seeds is 1354.46")
+def test_the_readme_says_what_the_other_fifty_seeds_say():
+    text = readme_table()["SafeDSR as printed, diamond"][2].partition("(seeds 10–59:")[2]
+    folder = "safedsr-cut-three-rooms"
+    assert published()[folder, "three-rooms", ("diamond",)].seeds == tuple(range(10, 60))
+    assert not list(Cell("seeds 10–59", text, counted(folder, "three-rooms", "diamond")).wrong())
+
+
+def test_the_stronger_oracle_of_the_readme_is_the_stored_one():
+    text = section(README, "Results beside the paper's")
+    found = re.search(r"the oracle reaches ([\d /]+) safe goals", " ".join(text.split()))
+    assert found
+    values = tuple(oracle("safedsr-plus", layout, "diamond").safe_goal_count for layout in ROOM_NAMES)
+    assert not list(Cell("oracle", found[1], values).wrong())
+
+
+def test_the_oracle_that_is_stored_nowhere_is_the_same_on_every_page():
+    numbers = [Cell("", text, ()).numbers()[0] for text in readme_table()[UNSTORED]]
+    assert " / ".join(numbers) in section(RESULTS_PAGE, "In short")
+    (row,) = [row for row in rows_of(section(PLUS_PAGE, "Results")) if row[0].startswith("oracle that reckons")]
+    assert [Cell("", text, ()).numbers()[1] for text in row[1:]] == numbers
+
+
+MARKS = {"agrees": "", "ranges overlap": "~", "differs": "✗", "": ""}
+
+
+@cache
+def printed_tables() -> list[tuple[Cell, str, str]]:
+    """The cells of Tables 3 to 7, ours and the paper's; the mark that stands there, and the verdict."""
+    found, ours = [], report([RESULTS / "baselines"])
+    for table in TABLES:
+        rows = {(row.environment.partition(",")[0], row.label): row for row in ours.of(table)}
+        heading = re.search(rf"### (.*\(Table {table.number}\b)", (ROOT / RESULTS_PAGE).read_text(encoding="utf-8"))
+        assert heading
+        for name, *cells in rows_of(section(RESULTS_PAGE, heading[1]))[1:]:
+            for layout, text in zip(ROOM_NAMES, cells, strict=True):
+                row = rows[layout, f"{name} (paper)" if name in BASELINES else name]
+                values = (row.found.iqm, row.paper.iqm) if row.paper else (row.found.iqm,)
+                cell = Cell(f"Table {table.number}, {name}, {layout}", text, values)
+                found.append((cell, text.lstrip("−0123456789./ "), row.verdict))
+    return found
+
+
+def test_the_tables_of_the_results_page_are_those_of_the_published_runs_and_of_the_paper():
+    assert len(printed_tables()) == 5 * 14 * 3
+    assert not [wrong for cell, _, _ in printed_tables() for wrong in cell.wrong()]
+
+
+def test_the_marks_of_the_results_page_are_the_verdicts():
+    assert not [f"{cell.where}: {right}" for cell, mark, right in printed_tables() if mark != MARKS[right]]
+
+
+def test_the_results_page_counts_its_verdicts():
+    text = " ".join(section(RESULTS_PAGE, "In short").split())
+    found = re.search(r"Of (\d+) printed cells ours agree with (\d+) .*?, in (\d+) more", text)
+    verdicts = [verdict for cell, _, verdict in printed_tables() if len(cell.values) == 2]
+    assert found and [int(n) for n in found.groups()] == [
+        len(verdicts),
+        verdicts.count("agrees"),
+        verdicts.count("ranges overlap"),
+    ]
+
+
+PLUS = "safedsr-plus"
+WANTED = {"diamond": (12_000, 6_000, 3_200), "none": (22_000, 11_000, 7_000)}  # set before the runs were made
+OTHER_COSTS = {
+    "square": (PLUS, ("square",)),
+    "small-diamond": (PLUS, ("small-diamond",)),
+    "inverse-diamond": (PLUS, ("inverse-diamond",)),
+    "diamond and square at once, budgets 5 and 10": (f"{PLUS}-two-costs", ("diamond", "square")),
+    "diamond, budget 2": (f"{PLUS}-tight", ("diamond",)),
+}
+
+
+def final_rates(layout: str) -> tuple[float, float]:
+    """The safe goal rate at the end: mean over seeds, and the least."""
+    rates = plus_tables.final_rate(published()[PLUS, layout, ("diamond",)])
+    return float(rates.mean()), float(rates.min())
+
+
+PLUS_ROWS: list[tuple[str, Numbers]] = [
+    ("SafeDSR-plus, diamond: safe goals", lambda layout: safe_and_least(PLUS, layout, "diamond")),
+    ("wanted", lambda layout: (WANTED["diamond"][ROOM_NAMES.index(layout)],)),
+    # of the other oracle nothing is stored: see above
+    ("oracle that reckons with ε", lambda layout: (oracle(PLUS, layout, "diamond").safe_goal_count,)),
+    (
+        "the paper's agent / with an absorbing goal",
+        lambda layout: tuple(counted(f"safedsr-{name}", layout, "diamond")[1] for name in ("cut", "absorb")),
+    ),
+    ("SafeDQN", lambda layout: counted("safedqn", layout, "diamond")[1:]),
+    ("safe goal rate over the last 20 000 steps (least)", final_rates),
+    ("– oracle that reckons with ε", lambda layout: (oracle(PLUS, layout, "diamond").exploring.safe_goal_rate,)),
+    ("SafeDSR-plus, no costs: goals", lambda layout: safe_and_least(PLUS, layout, "none")),
+    ("wanted", lambda layout: (WANTED["none"][ROOM_NAMES.index(layout)],)),
+    ("– oracle", lambda layout: (oracle(PLUS, layout, "none").safe_goal_count,)),
+]
+
+
+def plus_cells() -> Iterator[Cell]:
+    """Of every table whose numbers are in results/plus."""
+    lines = rows_of(section(PLUS_PAGE, "Results"))[1:]
+    for (label, numbers), (shown, *cells) in zip(PLUS_ROWS, lines[: len(PLUS_ROWS)], strict=True):
+        assert shown.replace("*", "").partition(" / that does not")[0] == label
+        for layout, text in zip(ROOM_NAMES, cells, strict=True):
+            text = text.partition("/")[0] if "that does not" in shown else text
+            yield Cell(f"{label}, {layout}", text, numbers(layout))
+    others = lines[len(PLUS_ROWS) + 1 :]
+    assert [label for label, *_ in others] == list(OTHER_COSTS)
+    for label, *cells in others:
+        folder, costs = OTHER_COSTS[label]
+        for layout, text in zip(ROOM_NAMES, cells, strict=True):
+            values = *safe_and_least(folder, layout, *costs), oracle(folder, layout, *costs).safe_goal_count
+            yield Cell(f"{label}, {layout}", text, values)
+    taken = rows_of(section(PLUS_PAGE, "Without one part at a time"))[1:]
+    assert {name for label, *_ in taken for name in re.findall(r"`(.+)`", label)} == set(ABLATIONS)
+    for label, *cells in taken:
+        folder = "-".join([PLUS, *re.findall(r"`(.+)`", label)])
+        for layout, text in zip(ROOM_NAMES, cells, strict=True):
+            yield Cell(f"{label}, {layout}", text, safe_and_least(folder, layout, "diamond"))
+
+
+def test_the_tables_of_the_page_on_safedsr_plus_are_those_of_the_published_runs():
+    found = list(plus_cells())
+    assert len(found) == 3 * (len(PLUS_ROWS) + len(OTHER_COSTS) + 1 + len(ABLATIONS))
+    assert not [wrong for cell in found for wrong in cell.wrong()]
+
+
+@pytest.mark.parametrize("layout", ROOM_NAMES)
+def test_every_published_seed_of_safedsr_plus_reaches_what_was_wanted(layout):
+    for costs, wanted in WANTED.items():
+        assert safe_and_least(PLUS, layout, costs)[1] > wanted[ROOM_NAMES.index(layout)]
+    assert final_rates(layout)[1] > 0.9
+
+
+def test_the_adaptation_table_of_the_page_on_safedsr_plus_is_that_of_the_published_agents():
+    folder = RESULTS / "plus" / plus_adaptation.FOLDER
+    rates = {costs: row["safe_goal_rate"] for costs, row in read_json(folder / "oracle.json").items()}
+    ours = plus_adaptation.adaptation_table(folder / PLUS, rates).rows
+    shown = [[cell.replace("*", "") for cell in row] for row in rows_of(section(PLUS_PAGE, "Adaptation"))[1:]]
+    for (costs, r2, nothing, refit, lam, memory, oracles, seconds), row in zip(shown, ours, strict=True):
+        assert row[:3] == (costs, "10", r2) and (lam, memory, seconds) == (row[5], row[6], row[8])
+        assert [cell.partition(" ")[0] for cell in row[3:5]] == [nothing, refit]
+        stronger = oracle(PLUS, "two-rooms", costs).exploring.safe_goal_rate
+        assert oracles == f"{row[7]} / {stronger:.3f}"
+
+
+PAGES: dict[str, Callable[[], list[Cell]]] = {
+    README: lambda: list(readme_cells()),
+    RESULTS_PAGE: lambda: [cell for cell, _, _ in printed_tables()],
+    PLUS_PAGE: lambda: list(plus_cells()),
+}
+
+
+@pytest.mark.xfail(strict=True, reason="of 4598.5 tables.md makes 4 599 and the page 4 598; so with others")
+@pytest.mark.parametrize("page", PAGES)
+def test_counts_between_two_numbers_are_rounded_up_on_every_page(page):
+    assert not [wrong for cell in PAGES[page]() for wrong in cell.halves_down()]

@@ -1,4 +1,4 @@
-"""The demonstration: train a SafeDSR-plus agent for a moment, move the obstacle into its way, adapt it."""
+"""The demonstration: train a SafeDSR-plus agent for some seconds, move the obstacle onto its path, adapt the agent."""
 
 import time
 from pathlib import Path
@@ -28,12 +28,12 @@ TRAINING = TrainConfig(steps=30_000, chunk=1_000)
 EPSILON, EPISODES, SHIFT = 0.1, 1_000, 2
 UPDATES, ENOUGH = 2_000, 0.99
 REDUCTION = """\
-A SafeDSR-plus agent, reduced to take seconds: one room, one seed, 30 000 steps instead of 500 000, and exploration
-shortened to match. λ stays as it starts, once the goal is found: its controller would begin at step 100 000."""
+A SafeDSR-plus agent, trained for some seconds only: one room, one seed, 30 000 steps instead of 500 000, and less
+exploration. λ keeps its start value once the goal is found: it would be tuned from step 100 000 on."""
 
 
 class Shown(NamedTuple):
-    """One line of the comparison, with a few of its walks."""
+    """One row of the comparison, with the paths of some episodes."""
 
     title: str
     scene: Scene
@@ -42,16 +42,16 @@ class Shown(NamedTuple):
 
 
 class Demo(NamedTuple):
-    """What the demonstration shows."""
+    """The results of the demonstration."""
 
     rows: list[Shown]
-    fit_seconds: float  # of the new cost weights
-    learn_seconds: float  # of λ and M
+    fit_seconds: float  # to fit the new cost weights
+    learn_seconds: float  # to find λ and to learn M
     picture: Path
 
 
 def run_demo(out: Path, seed: int = 0, show: Show | None = None) -> Demo:
-    """Train, or use a finished training again; move the obstacle; adapt without a new step; draw."""
+    """Train, or load a finished training; move the obstacle; adapt without new training steps; draw."""
     folder = out / f"run-{seed}"
     tasks = tasks_for("safedsr-plus", ["one-room"], ["diamond"], "5")
     job = grid_job("safedsr-plus", tasks, (seed,), CONFIG, train=TRAINING)
@@ -73,13 +73,13 @@ def run_demo(out: Path, seed: int = 0, show: Show | None = None) -> Demo:
         _row("as trained", agent, home),
         _row("obstacle moved", agent, moved),
         _row("new cost weights", refitted, moved),
-        _row("and λ, and M from memory", adapted, moved),
+        _row("new λ, M from memory", adapted, moved),
     ]
     return Demo(rows, fitted - began, learnt - fitted, figures.save(_picture(rows), out / f"adapt-{seed}.png"))
 
 
 def move_obstacle(agent: Agent) -> Scene:
-    """The same costs, moved two rows to the side on which the agent walks round them."""
+    """The same costs, moved by two rows to the side on which the agent passes them."""
     scene = scene_of(agent.task)
     height = scene.layout.walls.shape[0]
     path = agent_paths(agent, agent.task, [0.0])[0]

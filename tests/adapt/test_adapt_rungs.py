@@ -252,9 +252,15 @@ def test_a_level_is_reached_and_certified_once(agent, level, passes):
 
 def test_the_full_rung_goes_on_if_memory_did_not_do(agent):
     """One update is too few, new steps with the same learner are enough; λ is learnt, not searched."""
-    spend = ClimbConfig(penalty="learn", penalty_steps=50, updates=1, steps=100)
-    found = adapt(agent, HIGH_ROAD, "full", 0.5, FEW, spend)
-    assert found.level == "full" and found.rungs[0].certificate.budgets == (0.5,)
+    spend = ClimbConfig(penalty="learn", penalty_steps=50, updates=1, steps=5000)
+    penalty, memory, full = (adapt(agent, HIGH_ROAD, level, 0.5, FEW, spend) for level in ("penalty", "memory", "full"))
+    assert not penalty.certificate.passed and not memory.certificate.passed
+    assert memory.agent.act(START) == ACTIONS.index("right")
+    assert full.level == "full" and full.certificate.passed and full.certificate.budgets == (0.5,)
+    assert full.agent.act(START) == ACTIONS.index("down")
+    before, after = agent.policy.learner, full.agent.policy.learner
+    assert same_trees(after.phi, before.phi) and not same_trees(after.successor, before.successor)
+    assert full.agent.policy.lam[0] > penalty.agent.policy.lam[0] > agent.policy.lam[0]
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,5 @@ def test_a_direction_that_is_not_finite_gives_no_step():
 def test_a_run_may_not_outlast_its_learning_rate():
     OnPolicyConfig(decay_steps=1000).check_steps(1000)
     OnPolicyConfig(decay_steps=0).check_steps(2000)
-    with pytest.raises(
-        UserError, match=r"^decay_steps is 1000; then the learning rate is 0, and the run has 2000"
-    ):
+    with pytest.raises(UserError, match=r"^decay_steps is 1000; then the learning rate is 0, and the run has 2000"):
         OnPolicyConfig(decay_steps=1000).check_steps(2000)

@@ -8,18 +8,24 @@ import numpy as np
 import pytest
 from tiny import same_trees
 
+from safedsr.agent import load
 from safedsr.agents.onpolicy.baselines import BASELINES, Baseline, State, make_baseline
 from safedsr.agents.onpolicy.config import OnPolicyConfig
 from safedsr.agents.onpolicy.controllers import lagrangian
 from safedsr.agents.onpolicy.steps import natural
+from safedsr.agents.registry import ALGORITHMS
 from safedsr.engine import loop
+from safedsr.engine.evaluate import evaluate
 from safedsr.engine.loop import Lane
+from safedsr.engine.train import train
 from safedsr.envs.grid.config import GridConfig
-from safedsr.envs.grid.environment import make_grid
+from safedsr.envs.grid.environment import grid_task, make_grid
 from safedsr.envs.grid.layout import Layout, stack_layouts
 from safedsr.envs.grid.physics import ACTIONS
 from safedsr.envs.grid.text import parse_scene
 from safedsr.errors import UserError
+from safedsr.runs.config import TrainConfig
+from safedsr.runs.job import grid_job
 from safedsr.types import Record
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
@@ -180,7 +186,30 @@ def test_trpo_lag_takes_two_costs():
     assert fire > CONFIG.lam_start > water  # only the first exceeds its budget
 
 
-def test_another_row_trains(monkeypatch):
+def learnt(name: str) -> Any:
+    """Everything that a row has learnt on the map with costs."""
+    state, records = trained(name).lane.agent, trained(name).records
+    return on(COSTLY, (jax.tree.leaves(state.learner), jax.tree.leaves(state.controller), records))
+
+
+def test_another_row_trains_as_its_parts_say(monkeypatch):
+    """With RCPO's parts it is RCPO bit for bit; rows that differ in one of the two parts are other ones."""
     monkeypatch.setitem(BASELINES, "new", Baseline(lagrangian, step=natural))
-    assert same_trees(trained("new").records, trained("rcpo").records)  # it is RCPO under another name
-    assert trained("new").best == trained("rcpo").best
+    assert same_trees(learnt("new"), learnt("rcpo")) and trained("new").best == trained("rcpo").best
+    for name in ("trpo-lag", "npg"):  # another step, another controller
+        pairs = zip(*(actor(trained(row).lane.agent, COSTLY) for row in ("new", name)), strict=True)
+        assert not any(np.array_equal(a, b) for a, b in pairs), name
+
+
+def test_a_row_and_a_name_make_an_algorithm(monkeypatch, tmp_path):
+    """As the README says: a row, settings, a name; then it is trained, loaded and evaluated like any other."""
+    monkeypatch.setitem(BASELINES, "new", Baseline(lagrangian, step=natural))
+    monkeypatch.setitem(ALGORITHMS, "new", ALGORITHMS["rcpo"]._replace(name="new"))
+    folders = {}
+    for name in ("new", "rcpo"):
+        train_config = TrainConfig(steps=2 * CONFIG.steps_per_epoch, checkpoint_seconds=0)
+        task = grid_task(parse_scene("SCG"), (1.0,))
+        folders[name] = train(grid_job(name, (task,), (0,), CONFIG, STILL, train_config), tmp_path / name)
+    new, rcpo = (load(folder) for folder in folders.values())
+    assert new.job.algorithm == "new" and same_trees(new.policy, rcpo.policy)
+    assert evaluate(new, episodes=20, epsilon=0.5) == evaluate(rcpo, episodes=20, epsilon=0.5)

@@ -2,9 +2,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import GRID, tiny_agent, tiny_job
+from tiny import GRID, same_trees, tiny_agent, tiny_job
 
-from safedsr.adapt.config import CertificateConfig, ClimbConfig
+from safedsr.adapt.config import LEVELS, CertificateConfig, ClimbConfig
+from safedsr.adapt.costs import experience_of
 from safedsr.agent import load, load_all
 from safedsr.agents.plus import learner as plus
 from safedsr.agents.plus.learner import Kit
@@ -184,19 +185,46 @@ def test_cropping_keeps_every_value():
     np.testing.assert_allclose(np.asarray(own.m), np.asarray(whole.m).reshape(4, 3, 5)[:, :, 0], rtol=1e-6)
 
 
-@pytest.mark.parametrize("level", ["cost", "penalty", "memory", "full"])
-def test_it_adapts_on_every_rung(trained, level):
-    agent = load(trained, seed=0)
-    before = np.asarray(agent.policy.learner.weights.w_c)
+LOWER_ROAD = np.array([[[0, 0, 0, 0], [0, 1, 1, 0]]], float)  # the agent has learnt to avoid the upper one
+
+
+@pytest.mark.parametrize(
+    ("level", "spend", "changed", "safe"),
+    [
+        ("cost", ClimbConfig(), {"weights"}, False),
+        ("penalty", ClimbConfig(), {"weights"}, False),
+        ("memory", ClimbConfig(updates=1), {"weights", "successor"}, False),
+        ("memory", ClimbConfig(updates=1000), {"weights", "successor"}, True),
+        ("full", ClimbConfig(updates=1, steps=400), {"weights", "successor", "phi"}, True),
+    ],
+)
+def test_each_rung_changes_its_own_part_and_what_is_learnt_helps(trained, level, spend, changed, safe):
+    """One update of M, or cost weights and λ alone, lead into the new costs; more updates or new steps lead round."""
+    agent = load(trained, seed=1)
+    before = jax.tree.map(np.array, (agent.policy, agent.experience))
     found = agent.adapt(
-        np.array([[[0, 0, 0, 0], [0, 1, 1, 0]]], float),
-        level,
-        certificate=CertificateConfig(episodes=64, epsilon=1.0),
-        spend=ClimbConfig(updates=8, steps=40),
+        LOWER_ROAD, level, 0.5, certificate=CertificateConfig(episodes=200, epsilon=0.1, require=0.95), spend=spend
     )
-    after = np.asarray(found.agent.policy.learner.weights.w_c)
-    assert after.shape == before.shape and not np.allclose(after, before, atol=1e-3)
-    assert np.array_equal(agent.policy.learner.weights.w_c, before)
+    old, new = agent.policy.learner, found.agent.policy.learner
+    parts = {"weights": lambda p: p.weights.w_c, "successor": lambda p: p.successor, "phi": lambda p: p.phi}
+    assert {name for name, part in parts.items() if not same_trees(part(old), part(new))} == changed
+    assert same_trees(old.weights.w_r, new.weights.w_r)
+    rate = found.certificate.safe_goal_rate.value
+    assert rate > 0.8 if safe else rate < 0.4
+    assert same_trees(before, jax.tree.map(np.array, (agent.policy, agent.experience)))  # this agent stays
+    steps = experience_of(found.agent).steps
+    if level == "full":
+        assert len(steps.action) > len(experience_of(agent).steps.action)
+        np.testing.assert_allclose(new.weights.w_c, LOWER_ROAD.reshape(1, -1), atol=1e-6)
+
+
+def test_the_penalty_is_searched_where_it_helps(trained):
+    """What it knew of the upper road it is to know of all of it: with less caution it reaches the goal again."""
+    agent = load(trained, seed=1)
+    certificate = CertificateConfig(episodes=200, epsilon=0.1)
+    cost, penalty = (agent.adapt(LOWER_ROAD[:, ::-1], level, 0.5, certificate=certificate) for level in LEVELS[:2])
+    assert cost.agent.policy.lam == agent.policy.lam != penalty.agent.policy.lam
+    assert cost.certificate.goal_rate.value < 0.1 and penalty.certificate.goal_rate.value > 0.8
 
 
 def test_bad_settings_are_refused():

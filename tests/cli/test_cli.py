@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from safedsr.agents.registry import ALGORITHMS
-from safedsr.cli import COMMANDS, main
+from safedsr.cli import COMMANDS, UNREAD, main
 from safedsr.envs.grid.catalog import load_scene
 from safedsr.envs.grid.text import format_scene
 
@@ -65,7 +65,7 @@ def test_oracle_as_table_and_picture_in_a_process_of_its_own(tmp_path, write_map
     picture = tmp_path / "walk.png"
     found = run("oracle", "--layout", write_map("S....G"), "--png", str(picture), *TINY)
     assert (found.returncode, found.stderr) == (0, "")
-    assert "safe goals" in found.stdout and "counts over 2000 steps, mean of 2 walks" in found.stdout
+    assert "safe goals" in found.stdout and "counts in 2000 steps, mean of 2 simulations" in found.stdout
     assert f"picture: {picture}" in found.stdout
     assert picture.read_bytes().startswith(b"\x89PNG")
 
@@ -74,7 +74,7 @@ def test_oracle_as_table_and_picture_in_a_process_of_its_own(tmp_path, write_map
     ("args", "message"),
     [
         (["orakle"], "unknown command 'orakle'; did you mean 'oracle'?"),
-        (["train"], "no algorithm given; write for example: safedsr train safedsr-plus"),
+        (["train"], "write for example: safedsr train safedsr-plus --costs diamond --out runs/first"),
         (["train", "safedrs"], "did you mean 'safedsr'?"),
         (["show", "two-rom"], "unknown layout 'two-rom'; did you mean 'two-rooms'?"),
         (["show", "none.txt"], "no layout file 'none.txt'"),
@@ -142,17 +142,40 @@ def test_the_list_of_algorithms(capsys):
     assert "--gamma" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("buffered", ["", "1"])
-@pytest.mark.parametrize("args", [["algos"], ["--help"], ["envs"], ["show", "--help"], ["show", "one-room"]])
-def test_a_reader_may_leave_early(args, buffered):
-    """As `safedsr algos | head` does. That the command did its work is said only if it did."""
-    command, environment = [sys.executable, "-m", "safedsr.cli", *args], {**os.environ, "PYTHONUNBUFFERED": buffered}
+BY_RICH = pytest.mark.xfail(strict=True, reason="rich ends the process with 1, as if the command had failed")
+AT_THE_END = pytest.mark.xfail(strict=True, reason="main() flushes after it has the code 0, and keeps it")
+
+
+def without_reader(*args: str, buffered: bool) -> subprocess.CompletedProcess[str]:
+    """A command that writes into a pipe from which nobody reads."""
+    command = [sys.executable, "-m", "safedsr.cli", *args]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "" if buffered else "1"}
     reader, writer = os.pipe()
     os.close(reader)
     found = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, env=environment)
     os.close(writer)
-    assert found.stderr == "" and found.returncode in (0, 1, 141)
-    assert buffered == "" or found.returncode
+    return found
+
+
+@pytest.mark.parametrize("buffered", [pytest.param(True, marks=AT_THE_END), False])
+@pytest.mark.parametrize("args", [["algos"], ["--help"], ["show", "--help"], ["show", "one-room"], ["envs", "--json"]])
+def test_a_reader_may_leave_early(args, buffered):
+    """As `safedsr algos | head` does: no complaint, and the code that a shell gives to whoever lost its reader."""
+    found = without_reader(*args, buffered=buffered)
+    assert (found.returncode, found.stderr) == (UNREAD, "")
+
+
+@BY_RICH
+@pytest.mark.parametrize("buffered", [True, False])
+def test_a_reader_may_leave_a_table_early(buffered):
+    found = without_reader("envs", buffered=buffered)
+    assert (found.returncode, found.stderr) == (UNREAD, "")
+
+
+def test_a_reader_that_leaves_is_told_from_bad_input():
+    """Which is found before anything is written."""
+    found = without_reader("show", "two-rom", buffered=False)
+    assert found.returncode == 2 and "did you mean 'two-rooms'?" in found.stderr
 
 
 @pytest.mark.parametrize("columns", ["5", "60", "300"])

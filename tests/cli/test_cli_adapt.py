@@ -35,7 +35,8 @@ def test_a_certificate(run, costs, capsys):
     shown = capsys.readouterr()
     found = json.loads(shown.out)
     assert (found["passed"], found["seed"], found["violation"]["value"]) == (False, 3, 1.0)
-    assert shown.err == "safedsr: certificate fails: at least 0.000 of all episodes are safe goals; required: 0.9\n"
+    verdict = "at least 0.000 of all episodes reach the goal within the budget; required: 0.9"
+    assert shown.err == f"safedsr: certificate fails: {verdict}\n"
     assert main(["certify", str(run), "--costs", costs, "--budget", "1", "--episodes", "200", "--json"]) == 0
 
 
@@ -64,22 +65,23 @@ def test_a_refusal_writes_nothing(run, costs, tmp_path, capsys):
     out = tmp_path / "adapted"
     args = ["adapt", str(run), "--costs", costs, "--budget", "0.5", "--episodes", "200", "--out", str(out)]
     assert main([*args, "--level", "cost", "--require", "0.9"]) == 1
-    assert capsys.readouterr().err.endswith("required: 0.9; nothing was written\n") and not out.exists()
+    assert capsys.readouterr().err.endswith("required: 0.9; nothing was saved\n") and not out.exists()
     assert main([*args, "--level", "cost", "--json"]) == 0  # without --require it is written as it is
     assert not json.loads(capsys.readouterr().out)["passed"]
     assert not json.loads((out / "certificate.json").read_text())["passed"]
     assert main([*args, "--level", "cost"]) == 2
-    assert "is not an empty folder; choose another one: the old policy is kept" in capsys.readouterr().err
+    assert "is not an empty folder; choose another --out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         (["--costs", "square"], "cost shape 'square' is drawn for rooms"),
-        ([], "no costs given to adapt to; write for example --costs square"),
+        ([], "no new costs given; add for example --costs square, or --costs FILE.txt for a map of your own"),
         (["--costs", "none", "--level", "auot"], "unknown level 'auot'; did you mean 'auto'?"),
         (["--costs", "none", "--require", "1.5"], "require is 1.5; give a share"),
         (["--costs", "none", "--seed", "4"], "seed is 4; the run has 3"),
+        (["--costs", "none", "--task", "1"], "task is 1;"),
     ],
 )
 def test_bad_input_changes_nothing(run, given, message, tmp_path, capsys):
@@ -92,7 +94,7 @@ def test_policies_that_cannot_adapt(tmp_path, capsys):
     without, other = tmp_path / "without", tmp_path / "other"
     walked_agent(LOW_ROAD).changed(experience=None).save(without)
     walker("right").save(other)
-    for folder, message in ((without, "no refit set"), (other, "safedqn has no cost weights")):
+    for folder, message in ((without, "no replay memory to fit weights on"), (other, "safedqn has no cost weights")):
         assert main(["adapt", str(folder), "--costs", "none", "--out", str(tmp_path / "adapted")]) == 2
         assert message in capsys.readouterr().err
     assert main(["certify", str(other), "--episodes", "50"]) == 0  # any policy can be certified

@@ -72,10 +72,13 @@ def test_stop_and_resume(capsys, monkeypatch, tmp_path, corridor_map, trained):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["safedqn", "--gamma", "0.5"], "--resume takes its settings from {run}; leave out --gamma"),
+        (["safedqn", "--gamma", "0.5"], "--resume uses the settings saved in {run}; leave out --gamma"),
         (["safedqn", "--steps=200", "--batch-size=9"], "leave out --batch-size"),
-        (["safedsr"], "the run in {run} trains 'safedqn', not 'safedsr'"),
-        (["safedqn", "--steps", "80"], "{run} has 160 steps already; steps is 80: give more, or train anew"),
+        (["safedsr"], "trains 'safedqn', not 'safedsr'; write: safedsr train safedqn --out {run} --resume"),
+        (
+            ["safedqn", "--steps", "80"],
+            "{run} has 160 steps already; steps is 80: give more steps",
+        ),
         (["safedqn", "--steps", "210"], "steps is 210; give a multiple of the chunk (20)"),
     ],
 )
@@ -160,6 +163,7 @@ def test_evaluate_as_table(capsys, monkeypatch, trained):
     assert main(["evaluate", str(trained("safedqn")), *args]) == 0
     printed = capsys.readouterr().out
     assert "corridor, none" in printed and "corridor, cost" in printed and "safe goal rate" in printed
+    assert "trained on" in printed and "evaluated on" in printed
     assert printed.endswith("10 episodes each, ε = 0; mean and 95 % interval\n")
 
 
@@ -188,7 +192,10 @@ def test_evaluate_nothing(capsys, tmp_path):
 def test_algos(capsys):
     assert main(["algos"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(ALGORITHMS)
+    listed = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert listed == list(ALGORITHMS) and lines[1].startswith("  safedsr-plus  ") and "(recommended)" in lines[1]
+    starts = {line.index(ALGORITHMS[line.split()[0]].about) for line in lines if line.startswith("  ")}
+    assert len(starts) == 1  # the descriptions line up
     assert main(["algos", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found == {name: algorithm.about for name, algorithm in ALGORITHMS.items()}

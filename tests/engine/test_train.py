@@ -27,17 +27,27 @@ from safedsr.runs.metrics import goal_count
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 LOSSES = {"safedqn": ["q_loss"], "safedsr": ["feature_loss", "successor_loss"]}
 TRAIN = """
-import sys, time
+import os, signal, sys, time
+from pathlib import Path
 from tiny import tiny_job
 from safedsr.engine.train import Stopped, resume, train
 
+out, what, *moment = sys.argv[1:]
+
 def show(progress):
     print(progress.step, flush=True)
-    time.sleep(0.05)
-    if what == "wait" and progress.step == 40:
+    time.sleep(0 if moment else 0.05)
+    if what == "wait" and progress.step == 40 or progress.step == 160 and not moment:
         sys.stdin.readline()
 
-out, what = sys.argv[1:]
+def replace(self, target, put=Path.replace):
+    for when in ("before", "after"):
+        if moment == [when, Path(target).name]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if when == "before":
+            put(self, target)
+
+Path.replace = replace
 try:
     if what != "resume":
         train(tiny_job("safedqn", trajectories=40), out, show)
@@ -48,11 +58,14 @@ except Stopped as stopped:
 """
 
 
-def start(out, what):
-    """A process that trains, or resumes, and says so after every chunk; after step 40 it may wait to be told on."""
-    args = [sys.executable, "-c", TRAIN, str(out), what]
+def start(out, what, *moment):
+    """A process that trains, or resumes, and says so after every chunk; it may wait after step 40, and does at the end.
+
+    At a moment, such as "before state-000000000080.safetensors" is put in its place, it kills itself.
+    """
+    args = [sys.executable, "-c", TRAIN, str(out), what, *moment]
     pipe = subprocess.PIPE
-    return subprocess.Popen(args, cwd=Path(__file__).parent.parent, stdin=pipe, stdout=pipe, text=True)
+    return subprocess.Popen(args, cwd=Path(__file__).parents[1], stdin=pipe, stdout=pipe, text=True)
 
 
 def last_state(folder):
@@ -205,17 +218,39 @@ def test_a_second_ctrl_c_ends_it_at_once(tmp_path):
     assert last_state(tmp_path)[1] == 20 and signal.getsignal(signal.SIGINT) is handler
 
 
-def test_kill_at_any_moment(trained, tmp_path):
-    expected = trained("safedqn")
+@pytest.mark.parametrize("draw", [0, 1])
+def test_kill_at_any_moment(draw, trained, tmp_path):
+    """Within 0.1 s of the first chunk, twice; whichever moments these are, the run is neither done nor lost."""
+    expected, pause = trained("safedqn"), random.Random(draw)
     for what in ("train", "resume"):
         process = start(tmp_path / "run", what)
         assert process.stdout is not None
         with process:
-            process.stdout.readline()
-            time.sleep(random.uniform(0, 0.3))
+            assert int(process.stdout.readline()) < 160
+            time.sleep(pause.uniform(0, 0.1))
             process.kill()
+        assert process.returncode == -signal.SIGKILL and not (tmp_path / "run" / "policy.json").exists()
     resume(tmp_path / "run")
     assert_same_run(tmp_path / "run", expected)
+
+
+def test_kill_between_the_files_of_a_save(trained, tmp_path):
+    """With rows and no state that knows them, a state half in its place, two states, and tables half merged."""
+    folder, expected = tmp_path / "run", trained("safedqn")
+    for what, when, name, saved in (
+        ("train", "after", "episodes-000000000060.safetensors", [40]),
+        ("resume", "before", "state-000000000080.safetensors", [60]),
+        ("resume", "after", "state-000000000120.safetensors", [100, 120]),
+        ("resume", "after", "episodes.parquet", [160]),
+        ("resume", "before", "curves.parquet", [160]),
+    ):
+        with start(folder, what, when, name) as process:
+            process.communicate()
+        assert process.returncode == -signal.SIGKILL, f"{when} {name} did not come"
+        states = sorted((folder / "checkpoint").glob("state-*"))
+        assert [int(path.stem.partition("-")[2]) for path in states] == saved
+    resume(folder)
+    assert_same_run(folder, expected)
 
 
 def test_what_a_kill_leaves_half_written_is_ignored(trained, tmp_path):
@@ -304,9 +339,7 @@ def test_features_that_are_kept_count_for_the_lanes_at_work():
 
 def test_too_little_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(program_module, "_free_memory", lambda devices: 10_000)
-    with pytest.raises(
-        UserError, match=r"^2 seeds in 1 tasks need about .* GiB .* are free; train about \d seeds"
-    ):
+    with pytest.raises(UserError, match=r"^2 seeds in 1 tasks need about .* GiB .* are free; train about \d seeds"):
         train(tiny_job("safedqn"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -379,7 +412,7 @@ def test_going_on_for_longer_or_shorter(paused):
         resume(paused, {"steps": 70})
     resume(paused, {"steps": 60}, expect=tiny_job("safedqn"))
     assert last_state(paused)[1] == 60
-    with pytest.raises(UserError, match="run has 60 steps already; steps is 40: give more, or train anew"):
+    with pytest.raises(UserError, match="run has 60 steps already; steps is 40: give more steps"):
         resume(paused, {"steps": 40})
     assert storage.read_json(paused / "config.json")["train"]["steps"] == 60
     episodes = load_run(paused).episodes

@@ -3,10 +3,10 @@ import json
 import numpy as np
 import pytest
 from made import made_result
-from safedsr.envs.grid.catalog import load_scene
 
 from safedsr import figures
 from safedsr.cli import main
+from safedsr.envs.grid.catalog import load_scene
 from safedsr.errors import UserError
 from safedsr.figures.files import save_for_print
 from safedsr.figures.maps import grid_figure

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from folders import some_episodes, write_run
 from made import made_result
-from safedsr.envs.grid.layout import Scene
-from safedsr.envs.grid.text import format_scene, parse_scene
 from scipy.stats import kstest, trim_mean
 
+from safedsr.envs.grid.layout import Scene
+from safedsr.envs.grid.text import format_scene, parse_scene
 from safedsr.errors import UserError
 from safedsr.figures.curves import best_labels, curve
 from safedsr.figures.heatmaps import count_cells, outcome_cells
@@ -60,7 +60,7 @@ def test_the_map_is_the_one_in_the_run_folder(tmp_path):
     assert format_scene(scene_of(own)) == format_scene(drawn)
     assert scene_of(usual).layout.walls.shape == (11, 11)
     assert key_of(own) != key_of(own._replace(params=usual.params))
-    with pytest.raises(UserError, match=r"run has no map for one-room, cost; only runs on the grid can be drawn so"):
+    with pytest.raises(UserError, match=r"run has no map for one-room, cost; this picture needs a run on a grid map"):
         scene_of(own._replace(params={}))
 
 

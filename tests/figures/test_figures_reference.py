@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 from made import made_result
+
 from safedsr.envs.grid.config import OracleConfig
 from safedsr.envs.grid.text import format_scene, parse_scene
-
 from safedsr.runs.reference import (
     Level,
     Reference,

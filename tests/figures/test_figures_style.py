@@ -6,7 +6,7 @@ from matplotlib.colors import to_rgb
 
 from safedsr.agents.registry import ALGORITHMS
 from safedsr.figures.style import ORACLE, color_of, name_of, styles_of
-from safedsr.paper.tables import printed_algorithms
+from safedsr.paper.experiments import ON_POLICY
 from safedsr.runs.labels import thousands
 
 # Machado, Oliveira & Fernandes (2009), severity 1.0, on linear RGB.
@@ -30,7 +30,7 @@ def lab(color: str, sight: str) -> np.ndarray:
 
 @pytest.mark.parametrize("sight", SIGHT)
 def test_the_papers_algorithms_and_the_oracle_can_be_told_apart(sight):
-    colors = [ORACLE, *map(color_of, printed_algorithms())]
+    colors = [ORACLE, *map(color_of, (*ON_POLICY, "safedqn", "safedsr"))]
     distances = [np.linalg.norm(lab(a, sight) - lab(b, sight)) for a, b in itertools.combinations(colors, 2)]
     assert len(colors) == 14
     assert min(distances) > 25  # about 2.3 can just be noticed

@@ -2,9 +2,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+
 from safedsr.envs.grid.environment import grid_task
 from safedsr.envs.grid.text import parse_scene
-
 from safedsr.figures.values import SUBCELLS, value_maps, values_figure
 from safedsr.types import Values
 
@@ -51,8 +51,8 @@ def test_a_panel_for_each_value_and_one_for_the_arrows():
 
     costs = parse_scene("S.C\n#.G", "made").cost_names[0]
     assert titles(make_agent("S.C\n#.G")) == [
-        "Q, reward to come",
-        f"K, cost to come ({costs})",
+        "Q, expected reward",
+        f"K, expected cost ({costs})",
         "Q − λ·K",
         "greedy action",
     ]

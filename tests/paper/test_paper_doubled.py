@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from safedsr.paper.doubled import BASELINES, CONDITIONS, misfit, misfits
-from safedsr.paper.tables import STEPS, printed
+from safedsr.paper.tables import STEPS, reported
 from safedsr.runs.results import HALVED, Result
 
 
@@ -17,12 +17,12 @@ def result(name, costs, goals, safe, halved):
 
 
 def means(name):
-    cells = [printed(key, "one-room", name) for key in ("goal_count_costs", "safe_goal_count_costs")]
+    cells = [reported(key, "one-room", name) for key in ("goal_count_costs", "safe_goal_count_costs")]
     return [cell.mean for cell in cells if cell]
 
 
 def made_results():
-    """Every baseline as printed, if safety is counted at half the budget; the two seeds are equal."""
+    """Every baseline as in the paper, if safety is counted at half the budget; the two seeds are equal."""
     found = []
     for name in BASELINES:
         goals, safe = means(name)

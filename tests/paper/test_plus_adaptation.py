@@ -54,7 +54,7 @@ def test_a_run_without_the_known_costs_is_refused(tmp_path):
         grid_job("safedsr-plus", environments, (0,), tiny_agent("safedsr-plus"), GRID, TrainConfig(steps=40, chunk=20)),
         tmp_path / "run",
     )
-    with pytest.raises(UserError, match="no agent that knows two-rooms with diamond costs"):
+    with pytest.raises(UserError, match="no agent trained in two-rooms with diamond costs"):
         plus_adaptation.adapt_all(tmp_path / "run", tmp_path / "out", ORACLE)
 
 

@@ -3,7 +3,9 @@
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+from folders import numbers_of
 from tiny import tiny_agent
 
 from safedsr.engine.train import train
@@ -19,7 +21,6 @@ from safedsr.runs.reference import Level, Reference, key_of
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 PUBLISHED = Path(__file__).parents[2] / "results" / "plus"
-TARGETS = {"one-room": (12_000, 22_000), "two-rooms": (6_000, 11_000), "three-rooms": (3_200, 7_000)}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def test_tables_say_what_the_run_folders_say(out):
     assert min(goals) > 0 and maps.rows[0][5] == thousands(min(goals))
     safe = [safe_goal_count(episodes, (5.0,)) for episodes in load_run(out / "safedsr-plus").by_seed(1)]
     assert maps.rows[1][5] == thousands(min(safe))
-    assert [row[0] for row in ablation.rows] == ["nothing", "no-waves"]
+    assert [row[0] for row in ablation.rows] == ["none", "no-waves"]
     assert ablation.rows[0][1].endswith(f"; {thousands(min(safe))}") and ablation.rows[0][2] == "–"
     text = (out / "tables.md").read_text(encoding="utf-8")
     assert maps.markdown() in text and ablation.markdown() in text
@@ -68,15 +69,20 @@ def test_the_published_tables_are_those_of_the_published_runs(tmp_path):
         path.unlink()
     plus_tables.finish(copy, oracle=True)
     plus_adaptation.finish(copy, Scale())
-    for path in (*written, copy / "oracle.json"):
-        assert path.read_bytes() == (PUBLISHED / path.relative_to(copy)).read_bytes()
+    for path in written:
+        found, published = (
+            numbers_of(p.read_text(encoding="utf-8")) for p in (path, PUBLISHED / path.relative_to(copy))
+        )
+        assert found == published and sum(map(len, found)) > 100
+    assert (copy / "oracle.json").read_bytes() == (PUBLISHED / "oracle.json").read_bytes()
 
 
-def test_the_published_agents_reach_what_was_asked_for():
-    results = {(r.layout, r.costs): r for r in load_results([PUBLISHED / "safedsr-plus"])}
-    for layout, (safe, goals) in TARGETS.items():
-        costly, free = results[layout, ("diamond",)], results[layout, ("none",)]
-        assert costly.seeds == tuple(range(200, 210))
-        assert costly.counts["safe goal count"].min() > safe
-        assert free.counts["goal count"].min() > goals
-        assert plus_tables.final_rate(costly).min() > 0.9
+def test_rates_are_those_of_the_last_20_000_steps(out):
+    """Of three seeds one is safe only then, one only before, and one every other time."""
+    result = load_results([out / "safedsr-plus"])[1]
+    points = np.arange(1, 301) * 200
+    late, turns = points > 40_000, np.arange(300) % 2 == 0
+    long = result._replace(points=points, series={"safe": np.stack([late, ~late, turns]).astype(np.float32)})
+    np.testing.assert_allclose(plus_tables.final_rate(long), [1.0, 0.0, 0.5])
+    (line,) = plus_tables.maps_table([long], {}).rows
+    assert line[7:9] == ("0.500", "0.000")

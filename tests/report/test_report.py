@@ -14,7 +14,7 @@ from safedsr.agents.onpolicy.config import PRESETS
 from safedsr.cli import main
 from safedsr.cli.runs import _draw
 from safedsr.errors import UserError
-from safedsr.paper.tables import Reported, printed
+from safedsr.paper.tables import Reported, reported
 from safedsr.report.files import comma_separated, markdown, page
 from safedsr.report.tables import report, verdict
 from safedsr.runs.metrics import Summary
@@ -24,7 +24,7 @@ SIX = [Place(layout, (costs,)) for layout in ("one-room", "two-rooms", "three-ro
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """The paper's algorithm in the paper's environments, and rows that are ours alone."""
+    """The paper's algorithm on the paper's tasks, and rows that are not in the paper."""
     root = tmp_path_factory.mktemp("runs")
     episodes = {(i, seed): some_episodes(10 * i + seed, 9_000) for i in range(6) for seed in range(10)}
     write_run(root / "dqn", episodes, SIX, seeds=range(10))
@@ -69,8 +69,8 @@ def test_cells_are_those_of_numpy_and_scipy(runs, found, number, environment, of
     for name, value in expected.items():
         assert getattr(row.found, name) == pytest.approx(value), name
     assert row.seeds == 10 and row.found.low <= row.found.iqm <= row.found.high
-    assert row.printed == printed(row.table.key, place.layout, "safedqn")
-    assert row.printed is not None and row.ratio == pytest.approx(row.found.iqm / row.printed.iqm)
+    assert row.paper == reported(row.table.key, place.layout, "safedqn")
+    assert row.paper is not None and row.ratio == pytest.approx(row.found.iqm / row.paper.iqm)
 
 
 def test_tables_have_the_environments_they_are_about(found):
@@ -83,17 +83,17 @@ def test_tables_have_the_environments_they_are_about(found):
     ]
 
 
-def test_rows_that_are_ours_alone_have_no_printed_value(found):
+def test_rows_that_are_not_in_the_paper_have_no_paper_value(found):
     for label, environment in (("safedsr (absorb)", "one-room, diamond"), ("ppo-lag", "one-room, 2*diamond")):
         row = row_of(found, 5, environment, label)
-        assert (row.printed, row.ratio, row.verdict) == (None, None, "")
+        assert (row.paper, row.ratio, row.verdict) == (None, None, "")
     assert row_of(found, 4, "one-room, diamond", "safedsr (absorb)").seeds == 1
 
 
 @pytest.mark.parametrize(("preset", "beside"), [("omnisafe", True), ("paper", True), ("repaired", False)])
-def test_printed_values_stand_beside_what_the_authors_may_have_run(tmp_path, preset, beside):
+def test_paper_values_are_shown_for_settings_that_the_authors_may_have_used(tmp_path, preset, beside):
     write_run(tmp_path, {(0, 0): some_episodes(0, 900)}, seeds=[0], algorithm="pdo", settings=PRESETS[preset])
-    assert {row.printed is not None for row in report([tmp_path]).rows} == {beside}
+    assert {row.paper is not None for row in report([tmp_path]).rows} == {beside}
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_verdicts(iqm, interval, quartiles, expected):
     assert verdict(ours, Reported(mean=0, std=0, p25=90, iqm=100, p75=110)) == expected
 
 
-def test_a_printed_number_is_rounded():
+def test_the_papers_numbers_are_rounded():
     ours = Summary(mean=0, std=0, p25=0.04, iqm=0.04, p75=0.04, low=0.04, high=0.04)
     assert verdict(ours, Reported(0, 0, 0.0, 0.0, 0.0)) == "agrees"
     assert verdict(ours, Reported(0, 0, 0.2, 0.2, 0.2)) == "differs"
@@ -122,7 +122,7 @@ def test_a_printed_number_is_rounded():
 def test_a_ratio_to_nothing_is_none(tmp_path):
     write_run(tmp_path / "run", {(0, 0): some_episodes(0, 900)}, [Place("three-rooms")], seeds=[0], algorithm="p3o")
     (row,) = [row for row in report([tmp_path]).rows if row.table.number == 5]
-    assert row.printed is not None and row.printed.iqm == 0 and row.ratio is None and row.verdict == "differs"
+    assert row.paper is not None and row.paper.iqm == 0 and row.ratio is None and row.verdict == "differs"
 
 
 def test_mixtures_and_missing_seeds_are_said(tmp_path):
@@ -136,11 +136,11 @@ def test_mixtures_and_missing_seeds_are_said(tmp_path):
         write_run(tmp_path / name, {(0, s): some_episodes(s, 900, costs) for s in range(3)}, seeds=range(3), **options)
     found = report([tmp_path, tmp_path / "nowhere"])
     assert [remark for remark in found.remarks if not remark.startswith("left out")] == [
-        "different budgets (5, 10): in rows of their own; printed values stand beside 5 only",
-        "different numbers of steps (40000, 500000): in rows of their own; printed values stand beside 500000 only",
-        "safedqn in one-room, diamond: 3 seeds where 10 are printed",
+        "different budgets (5, 10): in separate rows; only rows with 5 have the paper's values",
+        "different numbers of steps (40000, 500000): in separate rows; only rows with 500000 have the paper's values",
+        "safedqn in one-room, diamond: 3 seeds; the paper has 10",
     ]
-    goals = {row.label: row.printed is not None for row in found.rows if row.table.number == 4}
+    goals = {row.label: row.paper is not None for row in found.rows if row.table.number == 4}
     assert goals == {"safedqn": True, "safedqn (budget 10)": False, "safedqn (40k steps)": False, "cpo": False}
     costs = [row.environment for row in found.rows if row.table.number == 7 and row.label == "cpo"]
     assert costs == ["two-rooms, diamond, square: cost diamond", "two-rooms, diamond, square: cost square"]
@@ -152,13 +152,14 @@ def test_comma_separated_rows_have_every_digit(found):
     for text, row in zip(rows, found.rows, strict=True):
         assert float(text["iqm"]) == row.found.iqm and float(text["high"]) == row.found.high
         assert (text["verdict"], text["algorithm"]) == (row.verdict, row.label)
-        assert text["printed_iqm"] == (str(row.printed.iqm) if row.printed else "")
+        assert text["paper_iqm"] == (str(row.paper.iqm) if row.paper else "")
 
 
 def test_markdown_shows_the_rows_and_what_they_mean(found):
     text = markdown(found)
     row = row_of(found, 5, "two-rooms, diamond", "safedqn")
     assert f"{row.found.iqm:.1f} ({row.found.low:.1f} … {row.found.high:.1f}) | {row.found.p75:.1f} | 97.5 |" in text
+    assert text.startswith("# Results beside the paper's tables\n") and " | p75 | paper | ratio | " in text
     assert "- **agrees**: " in text and "## Table 7: " in text and r"one-room, 2\*diamond" in text
     assert text.index("even costs") > text.index("## Table 7")
     widths = {line.count(" | ") for line in text.splitlines() if line.startswith("|")}
@@ -179,10 +180,10 @@ def test_the_command_writes_files_and_goes_on_without_figures(capsys, monkeypatc
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setitem(sys.modules, "safedsr.figures.paper", None)
     assert main(["report", str(runs[0]), str(tmp_path / "nowhere"), "--out", str(tmp_path / "out")]) == 0
-    printed_lines = capsys.readouterr().out
-    assert "Table 5: Safe goal count, environments with costs; two-rooms, diamond" in printed_lines
-    assert "remark: left out: " in printed_lines and "remark: no figures: " in printed_lines
-    assert printed_lines.endswith(f"page: {tmp_path / 'out' / 'index.html'}\n")
+    shown = capsys.readouterr().out
+    assert "Table 5: Safe goal count, environments with costs; two-rooms, diamond" in shown
+    assert "remark: left out: " in shown and "remark: no figures: " in shown
+    assert shown.endswith(f"page: {tmp_path / 'out' / 'index.html'}\n")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["index.html", "tables.csv", "tables.md"]
     assert "no figures" in (tmp_path / "out" / "tables.md").read_text()
 
@@ -206,7 +207,7 @@ def test_the_command_for_machines(capsys, runs):
     found = json.loads(capsys.readouterr().out)
     assert found["remarks"] == [] and len(found["rows"]) == 3 + 4 * 3
     first = found["rows"][0]
-    assert (first["table"], first["environment"], first["printed"]["iqm"]) == (3, "one-room, none", 22749.5)
+    assert (first["table"], first["environment"], first["paper"]["iqm"]) == (3, "one-room, none", 22749.5)
 
 
 @pytest.mark.parametrize(
@@ -214,5 +215,5 @@ def test_the_command_for_machines(capsys, runs):
 )
 def test_nothing_to_report(capsys, args, message):
     assert main(["report", *args]) == 2
-    printed_lines = capsys.readouterr()
-    assert printed_lines.out == "" and message in printed_lines.err and printed_lines.err.count("\n") == 1
+    shown = capsys.readouterr()
+    assert shown.out == "" and message in shown.err and shown.err.count("\n") == 1

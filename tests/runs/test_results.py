@@ -131,7 +131,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(tmp_path):
         ("broken", "config.json", "{ nonsense"),
         ("bare", "config.json", '{"algorithm": "safedqn"}'),
         ("idle", "config.json", '{"algorithm": "safedqn", "train": {}}'),
-        ("odd", "config.json", '{"algorithm": "safedqn", "tasks": [{}], "train": {}}'),
+        ("odd", "config.json", '{"algorithm": "safedqn", "environment": {}, "tasks": [{}], "train": {}}'),
         ("older", "config.json", '{"algorithm": "safedqn", "environments": [{}], "train": {}}'),
         ("cut", "episodes.parquet", "PAR1"),
     ):
@@ -148,7 +148,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(tmp_path):
         "strange": "has run format 7",
         "broken": "config.json is damaged",
         "bare": "lacks train",
-        "idle": "is damaged: KeyError('tasks')",
+        "idle": "is damaged: it lacks environment, tasks",
         "odd": "is damaged: KeyError",
         "older": "is damaged: KeyError",
         "cut": "episodes.parquet is damaged",

@@ -8,7 +8,7 @@ from safedsr.runs import folder as runs
 from safedsr.runs import storage
 from safedsr.runs.folder import RunWriter, create_run, load_run, resume_run
 
-CONFIG = {"algorithm": "safedsr", "note": "zwölf", "train": {}}
+CONFIG = {"algorithm": "safedsr", "note": "zwölf", "train": {}, "environment": {"name": "grid"}, "tasks": []}
 
 
 def rows(*end_steps: int, seed: int = 0, environment: int = 0, costs: int = 1) -> storage.Columns:

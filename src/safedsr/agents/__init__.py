@@ -1,1 +1,1 @@
-"""The algorithms, one a folder with its settings, and the registry that knows them by name."""
+"""The algorithms, one folder for each family with its settings, and the registry of their names."""

@@ -1,4 +1,4 @@
-"""Name → algorithm; the only place that knows all of them. No JAX until a trainer is made."""
+"""All algorithms by name. JAX is not imported until a trainer is made."""
 
 import importlib
 from collections.abc import Mapping
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
 
 class Algorithm(NamedTuple):
-    """What the command line and the run folders need to know of an algorithm."""
+    """An algorithm as the command line and the run folders see it."""
 
     name: str
     about: str
+    group: str  # heading in the list of algorithms
     default: Any  # its settings
-    maker: str  # module:function, called with the settings, the environment and, for a row of a table, the name
+    maker: str  # module:function, called with the settings, the environment and, if `by_name`, the name
     costless: bool = False  # it takes no costs at all (J = 0)
-    row: bool = False  # one of many in a table
-    presets: Mapping[str, Mapping[str, Any]] = {"paper": {}}  # what each changes; the first is the default
+    by_name: bool = False  # the maker makes several algorithms
+    presets: Mapping[str, Mapping[str, Any]] = {"paper": {}}  # settings that each preset changes; the default is first
 
     @property
     def config(self) -> type:
@@ -41,40 +42,64 @@ class Algorithm(NamedTuple):
         return replace(self.default, **self.presets[preset])
 
 
-def _baseline(name: str, about: str) -> Algorithm:
-    return Algorithm(name, about, DEFAULTS[name], "onpolicy.baselines:make_baseline", row=True, presets=PRESETS)
+OURS = "our agent (not in the paper)"
+PAPER = "agents of the paper"
+COSTLESS = "agents without costs (they take no --costs)"
+BASELINES = "on-policy baselines with a cost budget"
+UNCONSTRAINED = "on-policy baselines that ignore costs"
+
+
+def _baseline(name: str, about: str, group: str = BASELINES) -> Algorithm:
+    maker = "onpolicy.baselines:make_baseline"
+    return Algorithm(name, about, group, DEFAULTS[name], maker, by_name=True, presets=PRESETS)
 
 
 ALGORITHMS = {
     algorithm.name: algorithm
     for algorithm in (
         Algorithm(
-            "safedsr", "successor features, cost weights of their own", SafeDsrConfig(), "safedsr.trainer:make_safedsr"
-        ),
-        Algorithm(
             "safedsr-plus",
-            "successor features over cells, the one to take",
+            "successor features that predict map cells (recommended)",
+            OURS,
             SafeDsrPlusConfig(),
             "plus.trainer:make_plus",
+            presets={"recommended": {}},
         ),
-        Algorithm("safedqn", "Q-learning on r - λ·c", SafeDqnConfig(), "safedqn.trainer:make_safedqn"),
-        Algorithm("dsr", "SafeDSR without costs", SafeDsrConfig(), "safedsr.trainer:make_safedsr", costless=True),
-        Algorithm("dqn", "SafeDQN without costs", SafeDqnConfig(), "safedqn.trainer:make_safedqn", costless=True),
-        _baseline("pdo", "policy gradient, λ by Adam"),
-        _baseline("ppo-lag", "PPO, λ by Adam"),
-        _baseline("cppo-pid", "PPO, λ by PID"),
-        _baseline("ipo", "PPO, barrier on the cost"),
-        _baseline("p3o", "PPO, hinge on the excess"),
-        _baseline("rcpo", "natural gradient, λ by Adam"),
-        _baseline("trpo-lag", "TRPO, λ by Adam"),
-        _baseline("trpo-pid", "TRPO, λ by PID"),
-        _baseline("oncrpo", "TRPO on the reward or, over the budget, on the cost"),
+        Algorithm(
+            "safedsr",
+            "successor features, with weights for reward and costs",
+            PAPER,
+            SafeDsrConfig(),
+            "safedsr.trainer:make_safedsr",
+        ),
+        Algorithm(
+            "safedqn",
+            "Q-learning on the reward minus λ times the cost",
+            PAPER,
+            SafeDqnConfig(),
+            "safedqn.trainer:make_safedqn",
+        ),
+        Algorithm(
+            "dsr", "SafeDSR without costs", COSTLESS, SafeDsrConfig(), "safedsr.trainer:make_safedsr", costless=True
+        ),
+        Algorithm(
+            "dqn", "SafeDQN without costs", COSTLESS, SafeDqnConfig(), "safedqn.trainer:make_safedqn", costless=True
+        ),
+        _baseline("pdo", "policy gradient with a Lagrange multiplier updated by Adam"),
+        _baseline("ppo-lag", "PPO with a Lagrange multiplier updated by Adam"),
+        _baseline("cppo-pid", "PPO with a Lagrange multiplier set by a PID controller"),
+        _baseline("ipo", "PPO with a barrier function for the cost budget"),
+        _baseline("p3o", "PPO with a penalty on the cost above the budget"),
+        _baseline("rcpo", "natural gradient with a Lagrange multiplier updated by Adam"),
+        _baseline("trpo-lag", "TRPO with a Lagrange multiplier updated by Adam"),
+        _baseline("trpo-pid", "TRPO with a Lagrange multiplier set by a PID controller"),
+        _baseline("oncrpo", "TRPO on the reward, or on the cost while it is over budget"),
         _baseline("cpo", "constrained policy optimisation"),
-        _baseline("pcpo", "projected CPO"),
-        _baseline("pg", "policy gradient, costs ignored"),
-        _baseline("ppo", "PPO, costs ignored"),
-        _baseline("npg", "natural gradient, costs ignored"),
-        _baseline("trpo", "TRPO, costs ignored"),
+        _baseline("pcpo", "CPO with a projection onto the cost constraint"),
+        _baseline("pg", "policy gradient; costs are ignored", UNCONSTRAINED),
+        _baseline("ppo", "PPO; costs are ignored", UNCONSTRAINED),
+        _baseline("npg", "natural policy gradient; costs are ignored", UNCONSTRAINED),
+        _baseline("trpo", "TRPO; costs are ignored", UNCONSTRAINED),
     )
 }
 
@@ -91,4 +116,4 @@ def make_trainer(name: str, config: Any, environment: "Environment") -> "Trainer
     algorithm = find_algorithm(name)
     module, _, function = algorithm.maker.partition(":")
     make = getattr(importlib.import_module(f"safedsr.agents.{module}"), function)
-    return make(config, environment, name) if algorithm.row else make(config, environment)
+    return make(config, environment, name) if algorithm.by_name else make(config, environment)

@@ -1,4 +1,7 @@
-"""Constrained reinforcement learning where the constraints change."""
+"""Safe reinforcement learning with costs that can change.
+
+The environments are 2-D maps with four actions: safedsr envs
+"""
 
 import importlib
 import os
@@ -11,7 +14,7 @@ from safedsr.errors import Refusal, UserError, unknown
 
 
 class Command(NamedTuple):
-    """A function of the command's name in a module of ours, which is not imported before it is wanted."""
+    """A module of safedsr.cli with a function of the command's name; the module is imported when the command runs."""
 
     module: str
     about: str
@@ -19,58 +22,61 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "envs": Command("maps", "List the maps and the cost shapes."),
-    "show": Command("maps", "Print a map as text, and draw it on request."),
-    "oracle": Command("oracle", "Plan the safest short way, walk it on the ε schedule and count the goals."),
+    "show": Command("maps", "Print a map as text. With --png, also draw it."),
+    "oracle": Command(
+        "oracle",
+        "Plan with full knowledge of the map (the oracle), simulate the plan with the ε schedule and count goals.",
+    ),
     "algos": Command("runs", "List the algorithms."),
     "train": Command(
-        "runs", "Train an agent: safedsr train ALGORITHM --out DIR (its flags: safedsr train ALGORITHM --help)."
+        "runs", "Train an agent: safedsr train ALGORITHM --out DIR. All flags: safedsr train ALGORITHM --help."
     ),
     "evaluate": Command(
         "runs",
-        "Walk the policies of a run and report goal rate, safe goal rate, reward and cost with 95 % intervals.",
+        "Evaluate the policies of a run: goal rate, safe goal rate, reward and cost, with 95 % intervals.",
     ),
     "certify": Command(
         "adapt",
-        "Walk a policy and say with what confidence it reaches the goal within the budget; exits with 1 if it fails.",
+        "Simulate a policy and bound how often it reaches the goal within the budget. The exit code is 1 if it fails.",
     ),
-    "adapt": Command(
-        "adapt", "Adapt a policy to other costs and write it, with its certificate, to a folder of its own."
-    ),
+    "adapt": Command("adapt", "Adapt a policy to new costs. Save the new policy and its certificate in a new folder."),
     "report": Command(
         "runs",
-        "Show run folders beside the printed tables: mean, std, p25, IQM with 95 % interval, p75 over seeds, verdict.",
+        "Compare run folders with the paper's tables: mean, std, p25, IQM with 95 % interval, p75 over seeds, verdict.",
     ),
-    "pack": Command("paper", "Pack run folders: what tables and figures need, small enough to commit."),
-    "reproduce": Command("paper", "Run the paper's experiments; the same command goes on with what was stopped."),
+    "pack": Command("paper", "Make small copies of run folders that hold all data for tables and figures."),
+    "reproduce": Command("paper", "Run the paper's experiments. The same command continues an interrupted experiment."),
     "figures": Command(
         "figures",
-        "Draw the paper's figures from run folders, as PDF and PNG; what is missing in them is left out.",
+        "Draw the paper's figures from run folders, as PDF and PNG. Figures without data are left out.",
     ),
     "demo": Command(
         "runs",
-        "Train an agent for a moment, move the obstacle into its way, adapt it without a new step and compare.",
+        "Train an agent for some seconds, move the obstacle onto its path, adapt without new training steps, compare.",
     ),
 }
 
 
-UNREAD = 141  # what a shell says of a program whose reader has gone
+UNREAD = 141  # exit code of shells for a program whose output is no longer read
 
 
 def main(args: list[str] | None = None) -> int:
-    """Run a command; 0 done, 1 broke down or a check failed, 2 bad input (one line, no traceback), 130 stopped."""
+    """Run a command. Exit codes: 0 done, 1 training or check failed, 2 wrong input (one line), 130 interrupted."""
     code = UNREAD
     try:
         code = _main(sys.argv[1:] if args is None else args)
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python prints an error at exit
     return code
 
 
 def _main(args: list[str]) -> int:
     if not args or args[0] in ("-h", "--help"):
         assert __doc__
-        print_overview("safedsr COMMAND", "…", __doc__, {name: command.about for name, command in COMMANDS.items()})
+        print_overview(
+            "safedsr COMMAND", "…", __doc__.strip(), {name: command.about for name, command in COMMANDS.items()}
+        )
         return 0 if args else 2
     keep_compiled()
     try:
@@ -86,7 +92,7 @@ def _main(args: list[str]) -> int:
     except KeyboardInterrupt as stop:
         print(f"safedsr: {stop or 'interrupted'}", file=sys.stderr)
         return 130
-    except SystemExit as end:  # help, or flags that nobody knows
+    except SystemExit as end:  # --help, or an unknown flag
         return end.code if isinstance(end.code, int) else 2
     return 0
 

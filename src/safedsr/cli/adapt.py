@@ -1,4 +1,4 @@
-"""The commands about new costs: certify, adapt."""
+"""The commands for new costs: certify, adapt."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from safedsr.adapt.config import CertificateConfig, ClimbConfig
-from safedsr.cli.terminal import CostNames, Json, busy, print_json, print_table
+from safedsr.cli.terminal import TASK_HELP, CostNames, Json, busy, print_json, print_table
 from safedsr.errors import Refusal, UserError
 
 if TYPE_CHECKING:
@@ -14,11 +14,16 @@ if TYPE_CHECKING:
     from safedsr.adapt.ladder import Adapted
 
 RunFolder = tyro.conf.Positional[Annotated[Path, tyro.conf.arg(help="A run folder.")]]
-Budget = Annotated[str | None, tyro.conf.arg(help="Other budgets than it was trained with.")]
-Seed = Annotated[int | None, tyro.conf.arg(help="Which seed's policy; the best one if not given.")]
-EnvironmentNumber = Annotated[int, tyro.conf.arg(help="Which of the run's environments, counted from 0.")]
+Budget = Annotated[str | None, tyro.conf.arg(help="New cost budgets; those of the training if not given.")]
+Seed = Annotated[int | None, tyro.conf.arg(help="Seed of the policy; the best one if not given.")]
+TaskNumber = Annotated[int, tyro.conf.arg(help=TASK_HELP)]
 USUAL = CertificateConfig()
-COLUMNS = ("safe goals", "goals", "over budget", "mean cost", "steps", "episodes")
+REQUIRE_HELP = "Save only if at least this share of episodes is certified safe."
+LEVEL_HELP = (
+    "What to adapt. cost: the cost weights; penalty: also λ; memory: also M, from the replay memory; full: also with "
+    "new environment steps; auto: one level after the other, until the certificate passes."
+)
+COLUMNS = ("safe goal rate", "goal rate", "over budget", "mean cost", "steps", "episodes")
 
 
 def certify(
@@ -26,17 +31,17 @@ def certify(
     costs: CostNames = None,
     budget: Budget = None,
     seed: Seed = None,
-    environment: EnvironmentNumber = 0,
+    task: TaskNumber = 0,
     as_json: Json = False,
     config: Annotated[CertificateConfig, tyro.conf.arg(name="")] = USUAL,
 ) -> None:
-    """Walk a policy and say with what confidence it reaches the goal within the budget; exits with 1 if it fails."""
+    """Simulate a policy and bound how often it reaches the goal within the budget. The exit code is 1 if it fails."""
     from safedsr.adapt.certify import certify_in
     from safedsr.adapt.costs import task_of
     from safedsr.agent import load
 
-    agent = load(run, seed, environment)
-    with busy(f"walking {run}", quiet=as_json):
+    agent = load(run, seed, task)
+    with busy(f"simulating {run}", quiet=as_json):
         found = certify_in(agent, task_of(agent, costs, budget), config)
     if as_json:
         print_json({"seed": agent.seed, **found.to_dict()})
@@ -49,28 +54,28 @@ def certify(
 
 def adapt(
     run: RunFolder,
-    out: Annotated[Path, tyro.conf.arg(help="Folder to write the adapted policy to.")],
+    out: Annotated[Path, tyro.conf.arg(help="New folder for the adapted policy.")],
     costs: CostNames = None,
-    level: Annotated[str, tyro.conf.arg(metavar="{cost,penalty,memory,full,auto}", help="How far to go.")] = "auto",
+    level: Annotated[str, tyro.conf.arg(metavar="{cost,penalty,memory,full,auto}", help=LEVEL_HELP)] = "auto",
     budget: Budget = None,
-    require: Annotated[float | None, tyro.conf.arg(help="Write nothing unless this share is certified.")] = None,
+    require: Annotated[float | None, tyro.conf.arg(help=REQUIRE_HELP)] = None,
     seed: Seed = None,
-    environment: EnvironmentNumber = 0,
-    episodes: Annotated[int, tyro.conf.arg(help="Most episodes of a certificate.")] = USUAL.episodes,
-    confidence: Annotated[float, tyro.conf.arg(help="Confidence of its bounds.")] = USUAL.confidence,
-    epsilon: Annotated[float, tyro.conf.arg(help="Share of random actions.")] = USUAL.epsilon,
+    task: TaskNumber = 0,
+    episodes: Annotated[int, tyro.conf.arg(help="Largest number of episodes for a certificate.")] = USUAL.episodes,
+    confidence: Annotated[float, tyro.conf.arg(help="Confidence level of its bounds.")] = USUAL.confidence,
+    epsilon: Annotated[float, tyro.conf.arg(help="Probability of a random action.")] = USUAL.epsilon,
     as_json: Json = False,
     spend: Annotated[ClimbConfig, tyro.conf.arg(name="")] = ClimbConfig(),
 ) -> None:
-    """Adapt a policy to other costs and write it, with its certificate, to a folder of its own."""
+    """Adapt a policy to new costs. Save the new policy and its certificate in a new folder."""
     _require_free(out)
     if costs is None:
-        raise UserError("no costs given to adapt to; write for example --costs square")
+        raise UserError("no new costs given; add for example --costs square, or --costs FILE.txt for a map of your own")
     certificate = CertificateConfig(episodes, confidence, USUAL.require if require is None else require, epsilon)
     from safedsr.adapt.ladder import adapt
     from safedsr.agent import load
 
-    agent = load(run, seed, environment)
+    agent = load(run, seed, task)
     with busy(f"adapting {run}", quiet=as_json):
         found = adapt(agent, costs, level, budget, certificate, spend)
     refused = require is not None and not found.certificate.passed
@@ -78,14 +83,14 @@ def adapt(
         _write(found, agent, run, out)
     _print_adapted(found, as_json)
     if refused:
-        raise Refusal(f"{_verdict(found.certificate)}; nothing was written")
+        raise Refusal(f"{_verdict(found.certificate)}; nothing was saved")
     if not as_json:
         print(f"adapted policy: {out}")
 
 
 def _require_free(out: Path) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} is not an empty folder; choose another one: the old policy is kept")
+        raise UserError(f"{out} is not an empty folder; choose another --out")
 
 
 def _print_adapted(found: "Adapted", as_json: bool) -> None:
@@ -94,7 +99,7 @@ def _print_adapted(found: "Adapted", as_json: bool) -> None:
     for remark in found.remarks:
         print(f"warning: {remark}")
     print_table(
-        ("rung", *COLUMNS, "λ", "s"),
+        ("level", *COLUMNS, "λ", "seconds"),
         [
             (rung.level, *_cells(rung.certificate), _numbers(rung.agent.policy.lam), f"{rung.seconds:.1f}")
             for rung in found.rungs
@@ -106,7 +111,7 @@ def _print_adapted(found: "Adapted", as_json: bool) -> None:
 
 
 def _write(found: "Adapted", agent: Any, run: Path, out: Path) -> None:
-    """Everything but the policy first: a folder that holds a policy is whole."""
+    """Save the policy last: a folder with a policy is complete."""
     from safedsr.figures.adapted import before_after, leverage_figure
     from safedsr.runs import storage
 
@@ -144,11 +149,14 @@ def _cells(found: "Certificate") -> tuple[str, ...]:
 def _explain(found: "Certificate") -> str:
     budgets = ", ".join(f"{budget:g}" for budget in found.budgets)
     return (
-        f"budget {budgets}, ε = {found.epsilon:g}; after ≥ and ≤ one-sided {found.confidence:.0%} bounds (shares: "
-        f"Clopper–Pearson, mean costs: Student)\nassumed: {found.assumes}"
+        f"budget {budgets}, ε = {found.epsilon:g}. After ≥ and ≤: one-sided {found.confidence:.0%} confidence bounds "
+        f"(rates: Clopper–Pearson, mean costs: Student's t)\nassumed: {found.assumes}"
     )
 
 
 def _verdict(found: "Certificate") -> str:
     safe, word = found.safe_goal_rate, "passes" if found.passed else "fails"
-    return f"certificate {word}: at least {safe.bound:.3f} of all episodes are safe goals; required: {found.require:g}"
+    return (
+        f"certificate {word}: at least {safe.bound:.3f} of all episodes reach the goal within the budget; "
+        f"required: {found.require:g}"
+    )

@@ -1,4 +1,4 @@
-"""The command 'safedsr reproduce adaptation': the paper's experiment with changing costs, part by part."""
+"""The command 'safedsr reproduce adaptation': the paper's experiment with changing costs, in parts."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -17,11 +17,12 @@ OWNERS = (
 )
 LATER = ("rungs", "summary", "figures")
 TIMES = (
-    "--quick about 5 minutes on two cores, --full days on two cores; on one NVIDIA H200 that all agents share a "
-    "quarter of an hour, and then about two minutes of a CPU core for each of the 60 agents of 'rungs'"
+    "--quick takes about 5 minutes on two cores, --full takes days. On one NVIDIA H200, --full trains all agents in a "
+    "quarter of an hour; the part 'rungs' then needs about two minutes of one CPU core for each of its 60 agents"
 )
 PARTS_HELP = (
-    f"Only these: a training such as safedsr-cut-before, all of one agent, all of a kind ({', '.join(KINDS)}), "
+    "Run only these parts: one training such as safedsr-cut-before, all trainings of one agent, all trainings of one "
+    f"kind ({', '.join(KINDS)}), "
 )
 Parts = Annotated[tuple[str, ...], tyro.conf.arg(help=PARTS_HELP + f"or {', '.join(LATER)}.")]
 
@@ -32,17 +33,19 @@ def adaptation_command(args: list[str]) -> None:
 
 
 def adaptation(
-    quick: Annotated[bool, tyro.conf.arg(help="Few seeds and steps, to see it run.")] = False,
+    quick: Annotated[bool, tyro.conf.arg(help="Few seeds and steps, to test that everything runs.")] = False,
     full: Annotated[bool, tyro.conf.arg(help="All seeds and steps of the paper.")] = False,
     parts: Parts = (),
-    seeds: Annotated[int | None, tyro.conf.arg(help="Another number of seeds.")] = None,
-    rung_seeds: Annotated[int | None, tyro.conf.arg(help="Seeds of the part 'rungs'.")] = None,
-    matmul: Annotated[Matmul, tyro.conf.arg(help="Precision where there is a choice.")] = "float32",
-    out: Annotated[Path | None, tyro.conf.arg(help="Folder of the run folders; runs/adaptation if not given.")] = None,
+    seeds: Annotated[int | None, tyro.conf.arg(help="Number of seeds, if not that of the experiment.")] = None,
+    rung_seeds: Annotated[int | None, tyro.conf.arg(help="Number of seeds in the part 'rungs'.")] = None,
+    matmul: Annotated[
+        Matmul, tyro.conf.arg(help="Precision of matrix products, on devices that have a choice.")
+    ] = "float32",
+    out: Annotated[Path | None, tyro.conf.arg(help="Folder for the run folders; runs/adaptation if not given.")] = None,
 ) -> None:
-    """Train on one cost map, change it, adapt in the paper's seven phases, and compare with other ways to go on.
+    """Train with one set of costs, change the costs, adapt in the paper's seven phases, and compare with other methods.
 
-    The same command goes on with what was stopped.
+    The same command continues an interrupted experiment.
     """
     if quick == full:
         raise UserError(f"choose either --quick (not comparable with the paper) or --full. {TIMES}")
@@ -66,14 +69,14 @@ def adaptation(
 
 
 class Wanted(NamedTuple):
-    """What is to be done."""
+    """The parts to run."""
 
     stages: tuple[str, ...]  # names, owners or kinds of trainings
     later: tuple[str, ...]
 
 
 def choose(parts: Sequence[str]) -> Wanted:
-    """The parts that were asked for; all of them if none was."""
+    """The given parts; all parts if none is given."""
     known = {*KINDS, *OWNERS, *(f"{owner}-{kind}" for owner in OWNERS for kind in KINDS)}
     for part in parts:
         if part not in known and part not in LATER:
@@ -121,11 +124,13 @@ def _summary(scale: Any, out: Path) -> None:
 
 
 def _figures(scale: Any, out: Path) -> None:
-    del scale  # every step takes the same arguments
+    del scale  # all functions of STEPS take the same arguments
     try:
         from safedsr.figures.adaptation import draw_all
     except ImportError:
-        print("no figures: matplotlib is not installed; draw them elsewhere from the summary (--parts figures)")
+        print(
+            "no figures: matplotlib is not installed; after pip install matplotlib, run this again with --parts figures"
+        )
         return
     for title, path in draw_all(out, out / "figures"):
         print(f"{path}  {title}")

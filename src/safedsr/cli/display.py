@@ -1,4 +1,4 @@
-"""Progress of long work: a bar with rate and time left on a terminal, now and then a line elsewhere."""
+"""Progress of long commands: a bar with speed and remaining time on a terminal, or a line every ten seconds."""
 
 import contextlib
 import sys
@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 
 from safedsr.engine.progress import Progress, ShowJob
 
-LINE_SECONDS = 10.0  # between lines where there is no terminal
+LINE_SECONDS = 10.0  # between two lines, if there is no terminal
 
 
 @contextlib.contextmanager
 def progress_bar(title: str) -> Iterator[Callable[[Progress], None]]:
-    """Shows a training on standard error."""
+    """Show the progress of one training on standard error."""
     bar = _terminal_bar(title) if sys.stderr.isatty() else _lines(title)
     with bar as show:
         yield show
@@ -20,7 +20,7 @@ def progress_bar(title: str) -> Iterator[Callable[[Progress], None]]:
 
 @contextlib.contextmanager
 def jobs_bar(title: str, done: float = 0.0) -> Iterator[ShowJob]:
-    """Shows several trainings on standard error as one piece of work, of which the share `done` is done already."""
+    """Show the progress of several trainings on standard error; the share `done` of the work is already done."""
     bar = _terminal_jobs(title, done) if sys.stderr.isatty() else _job_lines(title, done)
     with bar as show:
         yield show
@@ -94,7 +94,7 @@ def _lines(title: str) -> Iterator[Callable[[Progress], None]]:
 
 
 class _Clock:
-    """Rates since the last chunk: the first chunk of a phase is mostly compilation."""
+    """Speed since the last chunk; the time of a phase's first chunk is mostly compilation."""
 
     def __init__(self) -> None:
         self.began = self.before = time.monotonic()
@@ -113,7 +113,7 @@ class _Clock:
         return f"{rate:,.0f} steps/s  goal {p.goal_rate:.2f}  safe {p.safe_goal_rate:.2f}  λ {p.lam:.3f}"
 
     def job_status(self, job: str, p: Progress, share: float, done: float) -> str:
-        """One job's status, and the time left for all of them at the pace so far."""
+        """The status of one job, and the remaining time for all jobs at the average speed so far."""
         left = round(self.elapsed() * (1 - share) / max(share - done, 1e-9))
         clock = f"{left // 3600}:{left % 3600 // 60:02}:{left % 60:02}"
         return f"{job} {p.step}/{p.steps}  {self.status(p)}  ETA {clock}"

@@ -1,4 +1,4 @@
-"""The commands about maps: envs, show."""
+"""The commands for maps: envs, show."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,23 +20,31 @@ def envs(as_json: Json = False) -> None:
         ("layout", "rows × columns", ""),
         [
             *(
-                (m.name, " × ".join(map(str, m.layout.walls.shape)), "from the left-most to the right-most cell")
+                (
+                    m.name,
+                    " × ".join(map(str, m.layout.walls.shape)),
+                    "start in the left-most cell, goal in the right-most cell",
+                )
                 for m in maps
             ),
             ("rooms-N", "11 × 10·N+1", "N rooms"),
-            ("FILE.txt", "as drawn", "# wall  . free  S start  G goal  C cost; letters and layers of your own"),
+            (
+                "FILE.txt",
+                "as drawn",
+                "# wall  . free  S start  G goal  C cost; the file can define more letters and costs",
+            ),
         ],
     )
-    print(f"costs: {', '.join(COST_SHAPES)}, FILE.txt; several with commas")
+    print(f"costs: {', '.join(COST_SHAPES)}, FILE.txt; separate several costs with commas")
 
 
 def show(
     layout: tyro.conf.Positional[LayoutName],
     costs: CostNames = None,
-    png: Annotated[Path | None, tyro.conf.arg(help="Also draw it into this picture file.")] = None,
+    png: Annotated[Path | None, tyro.conf.arg(help="Also draw the map into this picture file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Print a map as text, and draw it on request."""
+    """Print a map as text. With --png, also draw it."""
     from safedsr.envs.grid.catalog import load_scene
     from safedsr.envs.grid.text import format_scene
 

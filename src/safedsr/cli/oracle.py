@@ -1,4 +1,4 @@
-"""The command about the oracle."""
+"""The command oracle."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 RewardsOf = Annotated[
     Path | None,
     tyro.conf.arg(
-        help="Plan with the rewards that the agent in this run folder expects, φ·w_r, instead of the true ones: what "
-        "its best policy would be if it learnt all else perfectly."
+        help="Plan with the rewards that the agent in this run folder predicts (φ·w_r) instead of the true rewards. "
+        "The result is the best policy for these predictions."
     ),
 ]
 
@@ -27,15 +27,15 @@ def oracle(
     layout: LayoutName = "one-room",
     costs: CostNames = None,
     budget: Budgets = "5",
-    png: Annotated[Path | None, tyro.conf.arg(help="Draw its walk into this picture file.")] = None,
+    png: Annotated[Path | None, tyro.conf.arg(help="Draw episodes of the plan into this picture file.")] = None,
     as_json: Json = False,
     rewards_of: RewardsOf = None,
-    rewards_seed: Annotated[int | None, tyro.conf.arg(help="Which agent of that run; the best if not given.")] = None,
+    rewards_seed: Annotated[int | None, tyro.conf.arg(help="Seed of that agent; the best one if not given.")] = None,
     schedule: Annotated[EpsilonSchedule, tyro.conf.arg(name="")] = EpsilonSchedule(),
     config: Annotated[OracleConfig, tyro.conf.arg(name="")] = OracleConfig(),
     grid: Annotated[GridConfig, tyro.conf.arg(name="")] = GridConfig(),
 ) -> None:
-    """Plan the safest short way, walk it on the ε schedule and count the goals."""
+    """Plan with full knowledge of the map (the oracle), simulate the plan with the ε schedule and count goals."""
     from safedsr.envs.grid.catalog import load_scene
 
     scene = load_scene(layout, costs)
@@ -43,7 +43,7 @@ def oracle(
     from safedsr.envs.grid.oracle import find_oracle, oracle_paths
 
     rewards = None if rewards_of is None else _expected(rewards_of, rewards_seed, scene.layout, config.subcells)
-    with busy(f"planning and walking {scene.name}", quiet=as_json):
+    with busy(f"planning and simulating {scene.name}", quiet=as_json):
         found = find_oracle(scene.layout, budgets, schedule, config, grid, rewards)
     if png:
         from safedsr import figures
@@ -53,13 +53,14 @@ def oracle(
     if as_json:
         return print_json({**_as_json(found), "budgets": list(budgets), "steps": config.steps})
     _print(found, schedule)
-    print(f"counts over {config.steps} steps, mean of {config.walks} walks; rates and means at the last ε")
+    print(f"goals and safe goals: counts in {config.steps} steps, mean of {config.walks} simulations")
+    print("rates, steps and cost: means over the episodes at the last ε of each row")
     if png:
         print(f"picture: {png}")
 
 
 def _expected(run: Path, seed: int | None, layout: "Layout", subcells: int) -> Any:
-    """What the agent of a run folder expects each step on this map to give."""
+    """The rewards that the agent of a run folder predicts for every step on this map."""
     from functools import partial
 
     from safedsr.adapt.costs import learner_of, require_same_map

@@ -1,4 +1,4 @@
-"""The list of commands, without what their flags take to load: most who ask for help ask for this."""
+"""The list of commands. It is printed without loading the flags of the commands, and is therefore fast."""
 
 import shutil
 import textwrap
@@ -8,7 +8,7 @@ NARROWEST, WIDEST = 40, 100
 
 
 def print_overview(command: str, flags: str, about: str, choices: Mapping[str, str]) -> None:
-    """Usage, a sentence, and what every choice does."""
+    """Print usage, a description, and a description of every choice."""
     width, indent = min(shutil.get_terminal_size().columns, WIDEST), max(map(len, choices)) + 4
     print(f"usage: {command} {flags}\n\n{about}\n")
     for name, sentence in choices.items():
@@ -16,4 +16,4 @@ def print_overview(command: str, flags: str, about: str, choices: Mapping[str, s
         print(f"  {name:{indent - 2}}{first}")
         for line in rest:
             print(" " * indent + line)
-    print(f"\nFlags of one: {command} --help")
+    print(f"\nFor the flags: {command} --help")

@@ -1,4 +1,4 @@
-"""The commands about the paper's experiments: reproduce, pack."""
+"""The commands for the paper's experiments: reproduce, pack."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,13 +6,13 @@ from typing import Annotated
 
 import tyro
 
-from safedsr.errors import UserError
+from safedsr.errors import UserError, unknown
 
 NOT_COMPARABLE = """\
-QUICK: two seeds, a fiftieth of the steps, settings shortened to match. This shows that everything runs;
+QUICK: two seeds, 1/50 of the steps, schedules shortened to match. This run only tests that everything works;
 its numbers are NOT comparable with the paper's, nor with those of --full."""
 Algos = Annotated[tuple[str, ...], tyro.conf.arg(help="Only these algorithms.")]
-Layouts = Annotated[tuple[str, ...], tyro.conf.arg(help="Other maps than the experiment's.")]
+Layouts = Annotated[tuple[str, ...], tyro.conf.arg(help="Maps to use instead of the experiment's maps.")]
 
 
 def reproduce(
@@ -20,25 +20,26 @@ def reproduce(
         Annotated[
             str,
             tyro.conf.arg(
-                help="baselines (Tables 3 to 7), extras (side experiments of Sec. 5.3), plus (SafeDSR-plus and its "
-                "ablations), or adaptation (changing costs, Sec. 5.4; it has flags of its own: safedsr reproduce "
-                "adaptation --help)."
+                help="baselines (Tables 3 to 7), extras (additional experiments of Sec. 5.3), plus (SafeDSR-plus and "
+                "its ablations), or adaptation (changing costs, Sec. 5.4; for its flags: safedsr reproduce adaptation "
+                "--help)."
             ),
         ]
     ],
-    quick: Annotated[bool, tyro.conf.arg(help="Few seeds and steps, to see it run.")] = False,
+    quick: Annotated[bool, tyro.conf.arg(help="Few seeds and steps, to test that everything runs.")] = False,
     full: Annotated[bool, tyro.conf.arg(help="All seeds and steps of the paper.")] = False,
     algos: Algos = (),
     layouts: Layouts = (),
-    seeds: Annotated[int | None, tyro.conf.arg(help="Another number of seeds.")] = None,
-    out: Annotated[Path | None, tyro.conf.arg(help="Folder of the run folders; runs/EXPERIMENT if not given.")] = None,
+    seeds: Annotated[int | None, tyro.conf.arg(help="Number of seeds, if not that of the experiment.")] = None,
+    out: Annotated[Path | None, tyro.conf.arg(help="Folder for the run folders; runs/EXPERIMENT if not given.")] = None,
 ) -> None:
-    """Run the paper's experiments; the same command goes on with what was stopped."""
+    """Run the paper's experiments. The same command continues an interrupted experiment."""
     from safedsr.paper.experiments import EXPERIMENTS, TIMES
 
+    if experiment not in EXPERIMENTS:
+        raise unknown("experiment", experiment, (*EXPERIMENTS, "adaptation"))
     if quick == full:
-        times = "; ".join(f"{name}: {TIMES[name]}" for name in ([experiment] if experiment in TIMES else EXPERIMENTS))
-        raise UserError(f"choose either --quick (not comparable with the paper) or --full. {times}")
+        raise UserError(f"choose either --quick (not comparable with the paper) or --full. {TIMES[experiment]}")
     from safedsr.cli.display import jobs_bar
     from safedsr.paper.reproduce import plan, share_done
     from safedsr.paper.reproduce import reproduce as run
@@ -60,7 +61,7 @@ def reproduce(
 
 
 def _finish_plus(quick: bool, out: Path) -> None:
-    """All tables, and what the agents that know one cost map make of others."""
+    """Print and save the tables of the experiment 'plus', among them those of the adaptation to other costs."""
     from safedsr.cli.terminal import print_table
     from safedsr.paper import plus_adaptation, plus_tables
     from safedsr.paper.adaptation_plan import QUICK, Scale
@@ -73,14 +74,18 @@ def _finish_plus(quick: bool, out: Path) -> None:
 
     show(plus_tables.finish(out, oracle=not quick))
     show(plus_adaptation.finish(out, QUICK if quick else Scale()))
-    print(f"these tables: {out / plus_tables.FILE} and {out / plus_adaptation.FOLDER / plus_adaptation.FILE}")
+    print(
+        f"these tables are saved in {out / plus_tables.FILE} and {out / plus_adaptation.FOLDER / plus_adaptation.FILE}"
+    )
 
 
 def pack(
-    runs: tyro.conf.Positional[Annotated[tuple[Path, ...], tyro.conf.arg(help="Run folders, or folders of them.")]],
-    out: Annotated[Path, tyro.conf.arg(help="Folder for the packed ones, each under its name.")],
+    runs: tyro.conf.Positional[
+        Annotated[tuple[Path, ...], tyro.conf.arg(help="Run folders, or folders that contain run folders.")]
+    ],
+    out: Annotated[Path, tyro.conf.arg(help="Folder for the small copies; each copy keeps its name.")],
 ) -> None:
-    """Pack run folders: what tables and figures need, small enough to commit."""
+    """Make small copies of run folders that hold all data for tables and figures."""
     from safedsr.runs.collect import find_runs
     from safedsr.runs.pack import pack_all
 
@@ -88,7 +93,7 @@ def pack(
     folders = find_runs(runs, remarks)
     if not folders:
         why = "; ".join(remarks) or "no run folder given"
-        raise UserError(f"{why}; write for example: safedsr pack runs/safedsr --out packed")
+        raise UserError(f"{why}; after a training, write for example: safedsr pack runs/first --out packed")
     for folder in pack_all(folders, out, remarks):
         size = sum(path.stat().st_size for path in folder.iterdir())
         print(f"{folder}  {size / 1024:.0f} KiB")

@@ -1,6 +1,6 @@
-"""The commands about training: algos, train, evaluate, report, demo."""
+"""The commands for training: algos, train, evaluate, report, demo."""
 
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,14 +21,19 @@ def algos(as_json: Json = False) -> None:
     """List the algorithms."""
     if as_json:
         return print_json({name: algorithm.about for name, algorithm in ALGORITHMS.items()})
-    for name, algorithm in ALGORITHMS.items():
-        print(f"{name:10} {algorithm.about}")
+    width = max(map(len, ALGORITHMS))
+    for group, members in groupby(ALGORITHMS.values(), lambda algorithm: algorithm.group):
+        print(f"{group}:")
+        for algorithm in members:
+            print(f"  {algorithm.name:{width}}  {algorithm.about}")
 
 
 def train_command(args: list[str]) -> None:
-    """`safedsr train` with its own arguments: a command for each algorithm."""
+    """Run `safedsr train`: each algorithm is a command with its own flags."""
     if not args:
-        raise UserError("no algorithm given; write for example: safedsr train safedsr-plus --out runs/first")
+        raise UserError(
+            "no algorithm given; write for example: safedsr train safedsr-plus --costs diamond --out runs/first"
+        )
     name, *rest = args
     if name in ("-h", "--help"):
         abouts = {name: algorithm.about for name, algorithm in ALGORITHMS.items()}
@@ -38,23 +43,27 @@ def train_command(args: list[str]) -> None:
 
 
 def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
-    """The command that trains one algorithm; each of its settings is a flag."""
+    """The command that trains one algorithm; each setting of the algorithm is a flag."""
     config, names = algorithm.config, tuple(algorithm.presets)
     given = _flag(args, "--preset")
-    default = algorithm.settings(given if given in names else None)  # of a wrong one tyro will tell
+    default = algorithm.settings(given if given in names else None)  # tyro reports a wrong preset
 
     def run(
-        out: Annotated[Path, tyro.conf.arg(help="Run folder to write.")],
-        layout: Annotated[tuple[str, ...], tyro.conf.arg(help="Maps; several are trained at once.")] = ("one-room",),
-        costs: Annotated[tuple[str, ...], tyro.conf.arg(help="Costs of each map, as in 'safedsr show'.")] = (),
-        budget: Annotated[str | None, tyro.conf.arg(help="Cost budget of an episode, 5 if not given.")] = None,
-        seeds: Annotated[int, tyro.conf.arg(help="How many seeds to train at once.")] = 1,
-        first_seed: Annotated[int, tyro.conf.arg(help="The first of them.")] = 0,
+        out: Annotated[Path, tyro.conf.arg(help="New folder for the run.")],
+        layout: Annotated[tuple[str, ...], tyro.conf.arg(help="Maps; several maps are trained in parallel.")] = (
+            "one-room",
+        ),
+        costs: Annotated[
+            tuple[str, ...], tyro.conf.arg(help="Costs, see 'safedsr envs'; each map is trained with each of them.")
+        ] = (),
+        budget: Annotated[str | None, tyro.conf.arg(help="Cost budget of an episode; 5 if not given.")] = None,
+        seeds: Annotated[int, tyro.conf.arg(help="Number of seeds, trained in parallel.")] = 1,
+        first_seed: Annotated[int, tyro.conf.arg(help="The first seed.")] = 0,
         preset: Annotated[
             Literal[names],  # pyright: ignore[reportInvalidTypeForm]
-            tyro.conf.arg(help="Settings to start from; the flags below change single ones."),
+            tyro.conf.arg(help="Named settings to start from; the flags below change single settings."),
         ] = names[0],
-        resume: Annotated[bool, tyro.conf.arg(help="Go on with the run in that folder.")] = False,
+        resume: Annotated[bool, tyro.conf.arg(help="Continue the run in the folder --out.")] = False,
         agent: Annotated[config, tyro.conf.arg(name="")] = default,  # pyright: ignore[reportInvalidTypeForm]
         grid: Annotated[GridConfig, tyro.conf.arg(name="")] = GridConfig(),
         training: Annotated[TrainConfig, tyro.conf.arg(name="")] = TrainConfig(),
@@ -79,25 +88,28 @@ def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
 
 
 def _flag(args: list[str], name: str) -> str | None:
-    """The value that a flag is given, if it is."""
+    """The value of a flag, if it is given."""
     joined = [arg.partition("=")[2] for arg in args if arg.startswith(f"{name}=")]
     apart = [value for arg, value in pairwise(args) if arg == name]
     return next(iter(joined + apart), None)
 
 
 def _resume(out: Path, algorithm: str, training: TrainConfig, args: list[str]) -> None:
-    """Go on with a run; only how long, how often and how it computes may be given anew."""
+    """Continue a run. Only the settings of `TrainConfig` (steps, saving, precision) may change."""
     from safedsr.runs.folder import load_config
 
     config = load_config(out)
     trained = config["algorithm"]
     if trained != algorithm:
-        raise UserError(f"the run in {out} trains '{trained}', not '{algorithm}'; safedsr train {trained} --resume")
+        raise UserError(
+            f"the run in {out} trains '{trained}', not '{algorithm}'; "
+            f"write: safedsr train {trained} --out {out} --resume"
+        )
     given = {arg.partition("=")[0][2:].replace("-", "_") for arg in args if arg.startswith("--")} - {"out", "resume"}
     changes = {name: getattr(training, name) for name in given if name in TrainConfig.__dataclass_fields__}
     if others := sorted(given - set(changes)):
         names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
-        raise UserError(f"--resume takes its settings from {out}; leave out {names}")
+        raise UserError(f"--resume uses the settings saved in {out}; leave out {names}")
     from safedsr.cli.display import progress_bar
     from safedsr.engine.lanes import use_cores
     from safedsr.engine.train import resume
@@ -112,16 +124,16 @@ def _resume(out: Path, algorithm: str, training: TrainConfig, args: list[str]) -
 def evaluate(
     run: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(help="A run folder.")]],
     costs: CostNames = None,
-    budget: Annotated[str | None, tyro.conf.arg(help="Other budgets than it was trained with.")] = None,
-    episodes: Annotated[int, tyro.conf.arg(help="Episodes of each policy.")] = 1000,
-    epsilon: Annotated[float, tyro.conf.arg(help="Share of random actions.")] = 0.0,
-    seed: Annotated[int | None, tyro.conf.arg(help="Only the policies of this seed.")] = None,
+    budget: Annotated[str | None, tyro.conf.arg(help="New cost budgets; those of the training if not given.")] = None,
+    episodes: Annotated[int, tyro.conf.arg(help="Number of episodes for each policy.")] = 1000,
+    epsilon: Annotated[float, tyro.conf.arg(help="Probability of a random action.")] = 0.0,
+    seed: Annotated[int | None, tyro.conf.arg(help="Evaluate only the policies of this seed.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Walk the policies of a run and report goal rate, safe goal rate, reward and cost with 95 % intervals."""
+    """Evaluate the policies of a run: goal rate, safe goal rate, reward and cost, with 95 % intervals."""
     from safedsr.agent import evaluate_run
 
-    with busy(f"walking {run}", quiet=as_json):
+    with busy(f"evaluating {run}", quiet=as_json):
         rows = evaluate_run(run, costs, budget, episodes, epsilon, seed)
     if as_json:
         return print_json(
@@ -130,7 +142,7 @@ def evaluate(
                 for agent, where, found in rows
             ]
         )
-    columns = ("trained on", "walked on", "seed", "goal rate", "safe goal rate", "reward", "cost", "steps")
+    columns = ("trained on", "evaluated on", "seed", "goal rate", "safe goal rate", "reward", "cost", "steps")
     print_table(
         columns,
         [
@@ -151,15 +163,17 @@ def evaluate(
 
 
 def report(
-    runs: tyro.conf.Positional[Annotated[tuple[Path, ...], tyro.conf.arg(help="Run folders, or folders of them.")]],
+    runs: tyro.conf.Positional[
+        Annotated[tuple[Path, ...], tyro.conf.arg(help="Run folders, or folders that contain run folders.")]
+    ],
     out: Annotated[Path | None, tyro.conf.arg(help="Folder for tables.md, tables.csv and index.html.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show run folders beside the printed tables: mean, std, p25, IQM with 95 % interval, p75 over seeds, verdict."""
+    """Compare run folders with the paper's tables: mean, std, p25, IQM with 95 % interval, p75 over seeds, verdict."""
     from safedsr.report.tables import report as make_report
 
     if not runs:
-        raise UserError("no run folder given; write for example: safedsr report runs/safedsr")
+        raise UserError("no run folder given; after a training, write for example: safedsr report runs/first")
     with busy("reading run folders", quiet=as_json):
         found = make_report(runs)
     if not found.rows:
@@ -180,7 +194,7 @@ def report(
 
 
 def _draw(found: "Report", folder: Path) -> list[tuple[str, Path]]:
-    """The figures of a report; where they cannot be drawn the report says so."""
+    """Draw the figures of a report. If that fails, the report gets a remark with the reason."""
     try:
         from safedsr.figures.paper import figures_of
     except ImportError as error:
@@ -216,7 +230,7 @@ def demo(
     out: Annotated[Path, tyro.conf.arg(help="Folder for the run and the picture.")] = Path("demo"),
     seed: Annotated[int, tyro.conf.arg(help="Seed of the training.")] = 0,
 ) -> None:
-    """Train an agent for a moment, move the obstacle into its way, adapt it without a new step and compare."""
+    """Train an agent for some seconds, move the obstacle onto its path, adapt without new training steps, compare."""
     from safedsr.cli.display import progress_bar
     from safedsr.demo import EPISODES, EPSILON, REDUCTION, run_demo
 
@@ -230,7 +244,7 @@ def demo(
     )
     print(f"{EPISODES} episodes each, ε = {EPSILON:g}; mean and 95 % interval")
     print(
-        f"new cost weights in {found.fit_seconds:.1f} s, λ and M in {found.learn_seconds:.1f} s, compilation included; "
-        "no new step was taken"
+        f"time with compilation: {found.fit_seconds:.1f} s for cost weights, {found.learn_seconds:.1f} s for λ and M. "
+        "No new training steps; λ was chosen in simulated episodes on the new map."
     )
     print(f"picture: {found.picture}")

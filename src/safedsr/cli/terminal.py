@@ -1,4 +1,4 @@
-"""What the commands share: flags, JSON, a spinner, tables."""
+"""Helpers for all commands: flags, JSON, a spinner, tables."""
 
 import json as jsonlib
 from collections.abc import Iterable, Sequence
@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import tyro
 
-Json = Annotated[bool, tyro.conf.arg(name="json", help="Print JSON for machines.")]
+Json = Annotated[bool, tyro.conf.arg(name="json", help="Print JSON instead of text.")]
+TASK_HELP = "Which of the run's tasks, counted from 0; a task is a map with its costs and budgets."
 LayoutName = Annotated[str, tyro.conf.arg(help="A map: one-room, two-rooms, three-rooms, rooms-N or a text file.")]
 CostNames = Annotated[
     str | None,
@@ -16,24 +17,25 @@ CostNames = Annotated[
     ),
 ]
 Budgets = Annotated[
-    str, tyro.conf.arg(metavar="NUMBERS", help="Cost budget an episode, one for all costs or one each.")
+    str,
+    tyro.conf.arg(metavar="NUMBERS", help="Cost budget of an episode: one number for all costs, or one for each cost."),
 ]
 
 
 def print_json(data: Any) -> None:
-    """One line for machines."""
+    """Print data as one line of JSON."""
     print(jsonlib.dumps(data, ensure_ascii=False, allow_nan=False))
 
 
 def busy(message: str, quiet: bool = False) -> Any:
-    """A spinner on the terminal while something takes its time."""
+    """A spinner on the terminal during long work."""
     from rich.console import Console
 
     return Console(stderr=True, quiet=quiet).status(message)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
-    """A table for people, as wide as its cells: a long line is easier to read than a cell of three letters."""
+    """Print a table that is as wide as its cells, even if the terminal is narrower."""
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -79,7 +79,7 @@ def resume(
         else:
             state, step = from_arrays(program.state_shape(), found[0], f"the checkpoint in {out}"), found[1]
         if step > job.train.steps:
-            raise UserError(f"{out} has {step} steps already; steps is {job.train.steps}: give more, or train anew")
+            raise UserError(f"{out} has {step} steps already; steps is {job.train.steps}: give more steps")
         if first_difference(job.to_dict(), config):
             writer.write_json("config.json", job.to_dict())
         (Path(out) / STOP_FILE).unlink(missing_ok=True)
@@ -144,7 +144,7 @@ def _require_finite(program: Program, state: PyTree, step: int) -> None:
         where = f"seed {program.job.seeds[seed]} in {program.job.tasks[task].title}"
         raise NotFinite(
             f"'{leaf}' is not finite at step {step}, {where}; checkpoints made before are kept. "
-            "Train anew with a smaller learning_rate."
+            "Train again with a smaller learning_rate."
         )
 
 

@@ -1,4 +1,4 @@
-"""Pictures. One function a figure, from results only; matplotlib is imported here and nowhere upstream."""
+"""Figures, one function for each; matplotlib is imported in this folder only."""
 
 from matplotlib.figure import Figure as Figure
 

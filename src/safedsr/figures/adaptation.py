@@ -1,4 +1,4 @@
-"""The experiment with changing costs: rates over the phases (Fig. 23), walks (Figs. 8, 9, 13), the comparison."""
+"""The experiment with changing costs: rates over the phases (Fig. 23), paths (Figs. 8, 9, 13), the comparison."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,19 +13,19 @@ from matplotlib.ticker import NullFormatter
 from safedsr.envs.grid.catalog import load_scene
 from safedsr.figures.files import save_for_print
 from safedsr.figures.maps import draw_map
-from safedsr.figures.style import MUTED, ORACLE, WIDTH, color_of, name_of, printed
+from safedsr.figures.style import MUTED, ORACLE, WIDTH, color_of, name_of, paper_style
 from safedsr.figures.trajectories import INK, PALE, episodes_of
 from safedsr.paper import adaptation_plan as plan
 from safedsr.paper.adaptation_arms import RUNG_NAMES
 from safedsr.paper.adaptation_summary import FOLDER, read_summary
 from safedsr.paper.adaptation_walks import EVALUATIONS, PARTS, read_walks
 
-NUMBERS = (8, 9, 13)  # the paper's figures of walks, one a change
+NUMBERS = (8, 9, 13)  # the paper's figures of paths, one for each change
 COLORS = {"cut": color_of("safedsr"), "absorb": "#e69f00"}
 DASHES = {False: "-", True: (0, (3, 1))}
 MARKERS = {"cost": "o", "penalty": "s", "memory": "D"}
 LIMITS = (-0.02, 1.02)
-NAME_WIDTH = 0.4  # inches, of the rows' names beside the maps
+NAME_WIDTH = 0.4  # inches, for the names of the rows
 Walks = Mapping[tuple[str, int, int], tuple[int, np.ndarray]]
 
 
@@ -42,7 +42,7 @@ class Line(NamedTuple):
 
 
 def phase_lines(data: Mapping[str, Any], change: int, name: str) -> list[Line]:
-    """The safe goal rate of every variant over the phases of a change: 'iqm' as the paper averages, or 'mean'."""
+    """The safe goal rate of every variant over the phases of a change: 'iqm' (averaged as in the paper) or 'mean'."""
     lines = []
     for variant in plan.VARIANTS:
         for row in data["curves"]:
@@ -54,13 +54,13 @@ def phase_lines(data: Mapping[str, Any], change: int, name: str) -> list[Line]:
 
 
 def numbers(values: Sequence[float | None]) -> np.ndarray:
-    """An array, NaN where there is nothing."""
+    """An array, with NaN for missing values."""
     return np.array([np.nan if value is None else value for value in values], float)
 
 
-@printed()
+@paper_style()
 def phases_figure(data: Mapping[str, Any]) -> Figure:
-    """Fig. 23: the safe goal rate over the phases, as in Sec. 5.2 and as means with the quartiles of the seeds."""
+    """Fig. 23: the safe goal rate over the phases, averaged as in Sec. 5.2, and as mean with quartiles over seeds."""
     figure = Figure(figsize=(WIDTH, 4.2), layout="constrained")
     panels = figure.subplots(2, len(plan.CHANGES), sharex=True, sharey=True, squeeze=False)
     for change, what in enumerate(plan.CHANGES):
@@ -80,7 +80,7 @@ def phases_figure(data: Mapping[str, Any]) -> Figure:
 
 
 def _draw_phases(axes: Axes, data: Mapping[str, Any], costs: str) -> None:
-    """Borders and numbers of the phases, and the oracle of the new map after the change."""
+    """Draw borders and numbers of the phases, and the oracle with the new costs."""
     shorten = data["shorten"]
     ends = [phase.start for phase in plan.PHASES[1:]] + [plan.END]
     for phase, end in zip(plan.PHASES, ends, strict=True):
@@ -92,9 +92,9 @@ def _draw_phases(axes: Axes, data: Mapping[str, Any], costs: str) -> None:
     axes.plot(where, [rate] * 2, color=ORACLE, linestyle="--", linewidth=0.8, label="oracle, new costs", zorder=1)
 
 
-@printed()
+@paper_style()
 def walks_figure(walks: Walks, change: int) -> Figure:
-    """Figs. 8, 9, 13: the best seed's last walks on the new map, a row for each variant, a column for each phase."""
+    """Figs. 8, 9, 13: the last paths of the best seed with the new costs; rows are variants, columns are phases."""
     names = [v.name for v in plan.VARIANTS if any((v.name, change, phase) in walks for phase in EVALUATIONS)]
     layout = load_scene(plan.LAYOUT, plan.CHANGES[change].after).layout
     height, width = layout.walls.shape
@@ -114,14 +114,14 @@ def walks_figure(walks: Walks, change: int) -> Figure:
 
 
 def _draw_walks(axes: Axes, positions: np.ndarray, color: str) -> None:
-    """Walks as faint lines, so that much-used ways are dark; anywhere in the part of a cell they were rounded to."""
+    """Draw paths as faint lines: frequent paths are dark. Rounded positions are spread over the rounding interval."""
     lines = episodes_of(positions + np.random.default_rng(0).uniform(-0.5, 0.5, positions.shape) / PARTS)
     alpha = float(np.clip(INK / max(len(lines), 1), 0.05, 1.0))
     axes.add_collection(LineCollection(lines, colors=color, linewidths=0.4, alpha=alpha, rasterized=True, zorder=2))
 
 
 def comparison_lines(data: Mapping[str, Any], change: int, seconds: bool) -> list[Line]:
-    """The rate of every arm that takes steps after a change, over steps or over seconds; nothing without a clock."""
+    """The rate of every method with environment steps, over steps or seconds (without those not timed)."""
     lines = []
     for row in data["arm_curves"]:
         if row["change"] == change and not (seconds and row["step_seconds"] is None):
@@ -129,7 +129,7 @@ def comparison_lines(data: Mapping[str, Any], change: int, seconds: bool) -> lis
             x = x * row["step_seconds"] + row["change_seconds"] if seconds else x
             owner, scratch = row["owner"], "scratch" in row["arm"]
             color = COLORS[owner.removeprefix("safedsr-")] if owner.startswith("safedsr") else color_of(owner)
-            label = f"{_name(owner)}, {'from scratch' if scratch else 'goes on'}"
+            label = f"{_name(owner)}, {'from scratch' if scratch else 'fine-tuning'}"
             mean, low, high = (numbers(row[key]) for key in ("mean", "low", "high"))
             lines.append(Line(label, x, mean, low, high, color, ":" if scratch else "-"))
     return lines
@@ -141,7 +141,7 @@ def _name(owner: str) -> str:
 
 
 def rung_points(data: Mapping[str, Any], change: int) -> list[tuple[str, str, float, float]]:
-    """Variant, level, median seconds and mean rate of the arms that take no steps."""
+    """Variant, level, median seconds and mean rate of the methods without environment steps."""
     points = []
     for variant in plan.COMPARED:
         for level in MARKERS:
@@ -154,9 +154,9 @@ def rung_points(data: Mapping[str, Any], change: int) -> list[tuple[str, str, fl
     return points
 
 
-@printed()
+@paper_style()
 def comparison_figure(data: Mapping[str, Any]) -> Figure:
-    """Safe goal rate after the change against steps (above) and against seconds (below), mean over seeds."""
+    """Safe goal rate after the change over steps (top) and over seconds (bottom), mean over seeds."""
     figure = Figure(figsize=(WIDTH, 5.2), layout="constrained")
     panels = figure.subplots(2, len(plan.CHANGES), sharex="row", sharey=True, squeeze=False)
     for change, what in enumerate(plan.CHANGES):
@@ -170,7 +170,7 @@ def comparison_figure(data: Mapping[str, Any]) -> Figure:
                 label = f"{RUNG_NAMES[level]} ({variant})"
                 axes.plot([when if seconds else 0], [rate], label=label, clip_on=False, **style)
             rate = data["oracle"][what.after]["safe_goal_rate"]
-            for share, dash, name in ((1, "--", "oracle"), (0.5, ":", "half of it")):
+            for share, dash, name in ((1, "--", "oracle"), (0.5, ":", "half of the oracle")):
                 axes.axhline(share * rate, color=ORACLE, linestyle=dash, linewidth=0.6, label=name, zorder=0)
         below.set_xscale("log")
         below.xaxis.set_minor_formatter(NullFormatter())
@@ -191,7 +191,7 @@ def _legend(figure: Figure, axes: Axes, columns: int) -> None:
 
 
 def draw_all(out: Path, folder: Path) -> list[tuple[str, Path]]:
-    """Every figure that the summary in `out` allows, as PDF and PNG; gives titles and PNGs."""
+    """Draw all figures for which the summary in `out` has data, as PDF and PNG; return titles and PNGs."""
     summary = out / FOLDER if (out / FOLDER).is_dir() else out
     drawn = _all(read_summary(summary), read_walks(summary))
     return [(title, save_for_print(figure, folder, name)) for name, title, figure in drawn]
@@ -205,4 +205,8 @@ def _all(data: Mapping[str, Any], walks: Walks) -> Iterator[tuple[str, str, Figu
             number, name = NUMBERS[change], f"{what.before}-{what.after}"
             yield f"fig{number:02}-walks-{name}", f"Fig. {number}: {what.name}", walks_figure(walks, change)
     if data["arm_curves"] or data["rungs"]:
-        yield "adaptation-comparison", "After the change: steps and seconds to safety", comparison_figure(data)
+        yield (
+            "adaptation-comparison",
+            "Steps and seconds until the agents are safe after the change",
+            comparison_figure(data),
+        )

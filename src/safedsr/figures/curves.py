@@ -1,4 +1,4 @@
-"""Series over training: safe goal rate of the best (Fig. 6), reward and cost of everybody (Figs. 14-22)."""
+"""Learning curves: safe goal rate of the best (Fig. 6), reward and cost of all algorithms (Figs. 14-22)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from safedsr.figures.select import Group, find, labels_of, layouts_of, on_layout, title_of
-from safedsr.figures.style import BUDGET, MUTED, ORACLE, WIDTH, color_of, name_of, printed, styles_of
+from safedsr.figures.style import BUDGET, MUTED, ORACLE, WIDTH, color_of, name_of, paper_style, styles_of
 from safedsr.runs.metrics import iqm, over_seeds
 from safedsr.runs.reference import Reference, References, any_reference
 from safedsr.runs.results import Result, smooth, trend
@@ -18,7 +18,7 @@ POINTS = 250  # of a drawn line
 LIMITS = {"reward": (-10.5, 1.5), "cost": (-0.8, 30.0), "safe": (-0.02, 1.02)}  # the same for every map
 TICKS = {"reward": (-10, -5, 0), "cost": (0, 10, 20, 30)}
 NAMES = {"reward": "reward of an episode", "cost": "cost of an episode", "safe": "safe goal rate"}
-BEHIND = 1.5  # where lines for comparison are drawn: above the bands, below the others
+BEHIND = 1.5  # zorder of lines for comparison: above the bands, below the other lines
 STEPS = "environment steps / 1000"
 
 
@@ -28,7 +28,7 @@ class Curve(NamedTuple):
     label: str
     points: np.ndarray  # [T] environment steps
     line: np.ndarray  # [T] Sec. 5.2: IQM over seeds at each point, then the mean of 20 000 steps
-    middle: np.ndarray  # [T] the other way round: IQM over the seeds' own means of 20 000 steps
+    middle: np.ndarray  # [T] first the mean of 20 000 steps for each seed, then IQM over seeds
     low: np.ndarray  # [T] 25th percentile of these
     high: np.ndarray  # [T] 75th
 
@@ -44,7 +44,7 @@ def curve(result: Result, name: str) -> Curve:
 
 
 def best_labels(group: Group, count: int = BEST) -> list[str]:
-    """The labels with most safe goals, relative to the best on each map; not run counts as none."""
+    """The labels with most safe goals, relative to the best on each map; a missing run counts as 0."""
     totals = dict.fromkeys(labels_of(group.results), 0.0)
     for layout in layouts_of(group.results):
         results = on_layout(group.results, layout)
@@ -55,9 +55,9 @@ def best_labels(group: Group, count: int = BEST) -> list[str]:
     return [label for label in totals if label in ranked[:count]]
 
 
-@printed()
+@paper_style()
 def rates_figure(group: Group, references: References) -> Figure:
-    """Fig. 6: the safe goal rate of the best, as the paper averages and with the quartiles of the seeds."""
+    """Fig. 6: the safe goal rate of the best, averaged as in the paper, and with the quartiles over seeds."""
     labels, layouts = best_labels(group), layouts_of(group.results)
     styles = styles_of(labels)
     figure = Figure(figsize=(WIDTH if len(layouts) > 1 else WIDTH * 0.6, 4.2), layout="constrained")
@@ -74,15 +74,15 @@ def rates_figure(group: Group, references: References) -> Figure:
         above.set_title(title_of(layout))
         below.set_xlabel(STEPS)
     panels[0, 0].set_ylim(*LIMITS["safe"])
-    for axes, how in zip(panels[:, 0], ("averaged as in Sec. 5.2", "IQM and quartiles of the seeds"), strict=True):
+    for axes, how in zip(panels[:, 0], ("averaged as in Sec. 5.2", "IQM and quartiles over seeds"), strict=True):
         axes.set_ylabel(f"safe goal rate,\n{how}")
     _legend(figure, panels[0], "outside lower center")
     return figure
 
 
-@printed()
+@paper_style()
 def training_figure(results: Sequence[Result], name: str, references: References) -> Figure:
-    """Figs. 14-22: a series of every algorithm on one map, a panel each, the others in grey behind it."""
+    """Figs. 14-22: a curve for every algorithm on one map, one panel each, with the others in grey."""
     curves = [curve(result, name) for result in results]
     columns = min(len(curves), 5)
     rows = -(-len(curves) // columns)
@@ -108,7 +108,7 @@ def training_figure(results: Sequence[Result], name: str, references: References
 
 
 def _draw_oracle(axes: Axes, reference: Reference | None, name: str) -> None:
-    """Lines where the oracle's episodes are, at the last ε and at none."""
+    """Draw the oracle's values as lines, with the last ε and with ε = 0."""
     for level, dash in ((reference.exploring, "--"), (reference.greedy, ":")) if reference else ():
         value = {"reward": level.reward, "cost": sum(level.cost), "safe": level.safe_goal_rate}[name]
         label = f"oracle, ε = {level.epsilon:g}"
@@ -129,13 +129,13 @@ def _band(axes: Axes, found: Curve, color: str) -> None:
 
 
 def _every(grid: np.ndarray) -> slice:
-    """Few enough of many points, the last among them."""
+    """A slice that selects at most about POINTS points, with the last one."""
     stride = max(len(grid) // POINTS, 1)
     return slice((len(grid) - 1) % stride, None, stride)
 
 
 def _legend(figure: Figure, panels: Iterable[Axes], where: Any) -> None:
-    """Every line once, beside the panels."""
+    """A legend with every line once, outside the panels."""
     named = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):

@@ -1,4 +1,4 @@
-"""Figures as files: any format by its ending, or PDF and PNG together."""
+"""Save figures: in the format of the file name, or as PDF and PNG."""
 
 import re
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from safedsr.errors import UserError
-from safedsr.figures.style import printed
+from safedsr.figures.style import paper_style
 
-SCREEN, PAPER = 150, 300  # dots an inch
+SCREEN, PAPER = 150, 300  # dots per inch
 
 
 def save(figure: Figure, path: str | Path) -> Path:
-    """Write a figure; the ending of the file name chooses the format."""
+    """Save a figure; the ending of the file name sets the format."""
     path = Path(path)
     known = figure.canvas.get_supported_filetypes()
     if path.suffix.lstrip(".").lower() not in known:
@@ -22,12 +22,12 @@ def save(figure: Figure, path: str | Path) -> Path:
     return path
 
 
-@printed()
+@paper_style()
 def save_for_print(figure: Figure, folder: Path, name: str) -> Path:
-    """Write NAME.pdf (vector) and NAME.png into a folder, the same bytes each time; gives the PNG's path."""
-    name = re.sub(r"[^\w.]+", "-", name)  # costs and maps may be called anything
+    """Save NAME.pdf (vector) and NAME.png in a folder, with the same bytes each time; return the path of the PNG."""
+    name = re.sub(r"[^\w.]+", "-", name)  # names of costs and maps can have any characters
     folder.mkdir(parents=True, exist_ok=True)
     figure.savefig(folder / f"{name}.pdf", dpi=PAPER, metadata={"CreationDate": None})
-    figure.set_layout_engine("none")  # the places found for the first file serve the second, in half the time
+    figure.set_layout_engine("none")  # reuse the layout of the PDF: it takes half the time
     figure.savefig(folder / f"{name}.png", dpi=SCREEN * 4 / 3)
     return folder / f"{name}.png"

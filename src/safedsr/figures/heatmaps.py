@@ -11,14 +11,14 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from safedsr.figures.select import Group, costless, find, labels_of, layouts_of, on_layout, title_of
-from safedsr.figures.style import WIDTH, name_of, printed
+from safedsr.figures.style import WIDTH, name_of, paper_style
 from safedsr.runs.labels import thousands
 from safedsr.runs.metrics import iqm
 from safedsr.runs.reference import Reference, References, reference_of
 from safedsr.runs.results import Result
 
-COST_CLIP = 50.0  # dearer cells all look alike (Fig. 5)
-DARK = 0.6  # share of the scale from which white letters are easier to read
+COST_CLIP = 50.0  # all higher costs have the same shade (Fig. 5)
+DARK = 0.6  # cells above this share of the scale have white text
 Oracle = Callable[[Reference], float]
 
 
@@ -26,9 +26,9 @@ class Cells(NamedTuple):
     """The numbers of one heat map."""
 
     title: str
-    rows: list[str]  # labels, and the oracle where it is known
+    rows: list[str]  # labels, and the oracle if it is known
     columns: list[str]  # maps
-    values: np.ndarray  # [rows, columns] IQM over seeds; NaN where nothing was run
+    values: np.ndarray  # [rows, columns] IQM over seeds; NaN if there is no run
 
 
 def cells(
@@ -52,7 +52,7 @@ def _middle(result: Result | None, metric: str) -> float:
 
 
 def _usual(results: Sequence[Result]) -> Result | None:
-    """A result with as many steps as most of them have: the oracle's counts grow with the steps."""
+    """A result with the most common number of steps: the oracle's counts depend on it."""
     if not results:
         return None
     steps = Counter(result.steps for result in results).most_common(1)[0][0]
@@ -60,7 +60,7 @@ def _usual(results: Sequence[Result]) -> Result | None:
 
 
 def count_cells(results: Sequence[Result], group: Group | None, references: References) -> list[Cells]:
-    """Fig. 4: goals without costs, goals with costs, safe goals with costs; what is there of them."""
+    """Fig. 4: goals without costs, goals with costs, safe goals with costs, as far as there are results."""
     free, paid = costless(results), group.results if group else []
     rows = labels_of([*free, *paid])
     titled = {"goals, no costs": (free, "goal count"), "goals, with costs": (paid, "goal count")}
@@ -76,7 +76,7 @@ def count_cells(results: Sequence[Result], group: Group | None, references: Refe
 
 
 def outcome_cells(group: Group, references: References) -> list[Cells]:
-    """Fig. 5: reward of the last episodes, then each of their costs."""
+    """Fig. 5: reward of the last episodes, then each cost."""
     rows = labels_of(group.results)
     found = [cells("reward", group.results, "last reward", rows, lambda r: r.exploring.reward, references)]
     for j, (name, budget) in enumerate(zip(group.costs, group.budgets, strict=True)):
@@ -86,19 +86,19 @@ def outcome_cells(group: Group, references: References) -> list[Cells]:
     return found
 
 
-@printed()
+@paper_style()
 def counts_figure(results: Sequence[Result], group: Group | None, references: References) -> Figure:
-    """Fig. 4: goal and safe goal count over the whole training; the shade is the share of each column's best."""
+    """Fig. 4: goal and safe goal count over the whole training; the shade is relative to the best of each column."""
     found = count_cells(results, group, references)
     figure, panels = _frame(found)
     for axes, some in zip(panels, found, strict=True):
         best = np.max(some.values, axis=0, initial=1.0, where=np.isfinite(some.values))
         _draw(axes, some, some.values / best, "Blues", thousands)
-    _bar(figure, panels, "Blues", (0, 1), "share of the column's best")
+    _bar(figure, panels, "Blues", (0, 1), "relative to the best of the column")
     return figure
 
 
-@printed()
+@paper_style()
 def outcomes_figure(group: Group, references: References) -> Figure:
     """Fig. 5: reward and cost of the last episodes; costs above 50 share one shade."""
     found = outcome_cells(group, references)
@@ -128,7 +128,7 @@ def _draw(
     text: Callable[[float], str],
     bold_to: float = -np.inf,
 ) -> None:
-    """Cells shaded by a share from 0 to 1, each with its number; where nothing was run stands a dash."""
+    """Draw cells with a shade from 0 to 1 and a number; a missing run has a dash."""
     axes.imshow(np.ma.masked_invalid(shares), cmap=shades, vmin=0, vmax=1, aspect="auto")
     axes.set_facecolor("#eeeeee")
     for (row, column), value in np.ndenumerate(some.values):

@@ -1,4 +1,4 @@
-"""All figures of the baseline comparison (Sec. 5.3) that a set of results allows."""
+"""All figures of the comparison with baselines (Sec. 5.3) for which there are results."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,9 +23,9 @@ ROOMS = ("one-room", "two-rooms", "three-rooms")
 def figures_of(
     results: Sequence[Result], folder: str | Path, references: References | None = None
 ) -> list[tuple[str, Path]]:
-    """Draw what the results allow into a folder, as PDF and PNG; gives titles and PNGs.
+    """Draw all figures for which there are results, as PDF and PNG in a folder; return titles and PNGs.
 
-    The oracle appears where `references`, or the oracle.json in the folder, has its numbers.
+    The oracle is shown if its numbers are in `references`, or in the file oracle.json of the folder.
     """
     folder = Path(folder)
     references = read_references(folder) if references is None else references
@@ -62,7 +62,7 @@ def _comparison(results: Sequence[Result], group: Group, references: References)
     for layout in layouts_of(group.results):
         here = on_layout(group.results, layout)
         if any(result.positions is not None for result in here):
-            title = f"{'Fig. 7' if layout == 'two-rooms' else 'As Fig. 7'}: last walks, {title_of(layout)} {where}"
+            title = f"{'Fig. 7' if layout == 'two-rooms' else 'As Fig. 7'}: last paths, {title_of(layout)} {where}"
             yield f"fig07-walks-{layout}-{slug}", title, trajectories_figure(here)
     for name in ("reward", "cost"):
         yield from _training(group.results, name, name, group.title, references, slug)
@@ -71,7 +71,7 @@ def _comparison(results: Sequence[Result], group: Group, references: References)
 def _training(
     results: Sequence[Result], name: str, kind: str, where: str, references: References, slug: str = "none"
 ) -> Iterator[Drawn]:
-    """Figs. 14-22: one a map."""
+    """Figs. 14-22: one for each map."""
     results = _lasting(results)
     for layout in layouts_of(results):
         number = f"Fig. {FIRST_NUMBER[kind] + ROOMS.index(layout)}" if layout in ROOMS else "As Figs. 14-22"
@@ -81,5 +81,5 @@ def _training(
 
 
 def _lasting(results: Sequence[Result]) -> list[Result]:
-    """Those that were trained long enough for a point of a curve."""
+    """The results that are long enough for at least one point of a curve."""
     return [result for result in results if len(result.points)]

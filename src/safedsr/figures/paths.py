@@ -1,4 +1,4 @@
-"""Episodes of agents as lists of positions, for pictures of the grid."""
+"""Episodes of agents as lists of positions, for pictures of maps."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Reward against cost at the end of training, with the budget: who is safe, and what it costs them."""
+"""Reward and cost at the end of training, with the budget, as a scatter plot."""
 
 from typing import NamedTuple
 
@@ -7,12 +7,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from safedsr.figures.select import Group, labels_of, layouts_of, on_layout, title_of
-from safedsr.figures.style import BUDGET, ORACLE, WIDTH, Style, name_of, printed, styles_of
+from safedsr.figures.style import BUDGET, ORACLE, WIDTH, Style, name_of, paper_style, styles_of
 from safedsr.runs.metrics import iqm
 from safedsr.runs.reference import References, any_reference
 from safedsr.runs.results import Result
 
-# Both axes are linear near zero and logarithmic beyond: most are close to the budget, a few are far off.
+# Both axes are linear near zero and logarithmic beyond: most points are near the budget, a few are far away.
 COST_TICKS, COST_LIMITS = (0, 5, 10, 20, 50, 100, 500), (-0.5, 700)
 REWARD_TICKS, REWARD_LIMITS = (-10, -5, -2, -1, -0.5, 0, 0.5, 1), (-12, 1.1)
 
@@ -40,9 +40,9 @@ def _range(result: Result, metric: str) -> tuple[float, float, float]:
     return float(low), float(iqm(values)), float(high)
 
 
-@printed()
+@paper_style()
 def trade_off_figure(group: Group, references: References) -> Figure:
-    """A panel for each map (and each cost, below one another); best is top left, inside the budget."""
+    """A panel for each map (column) and each cost (row); top left, within the budget, is best."""
     layouts, styles = layouts_of(group.results), styles_of(labels_of(group.results))
     rows = len(group.costs)
     size = (WIDTH if len(layouts) > 1 else WIDTH * 0.6, 2.3 * rows + 0.9)
@@ -78,7 +78,7 @@ def _draw(axes: Axes, point: Point, style: Style) -> None:
 
 
 def _draw_limits(axes: Axes, group: Group, layout: str, cost: int, references: References) -> None:
-    """The budget, and where the oracle's episodes are."""
+    """Draw the budget and the oracle, and set the axes."""
     budget = group.budgets[cost]
     axes.axvline(budget, color=BUDGET, linewidth=0.8, label="budget")
     axes.axvspan(COST_LIMITS[0], budget, color=BUDGET, alpha=0.04, linewidth=0)

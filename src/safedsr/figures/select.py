@@ -1,4 +1,4 @@
-"""Which results belong into one figure, and in which order they stand there."""
+"""Select and sort the results for a figure."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from safedsr.runs.results import Result
 
 
 class Group(NamedTuple):
-    """Results that one figure may compare: the same costs and the same budgets, on any map."""
+    """Results with the same costs and the same budgets, on any map: a figure can compare them."""
 
     costs: tuple[str, ...]
     budgets: tuple[float, ...]
@@ -20,12 +20,12 @@ class Group(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The costs and budgets in a few words."""
+        """The costs and budgets as text."""
         return f"{', '.join(self.costs)}; budget {', '.join(f'{budget:g}' for budget in self.budgets)}"
 
 
 def is_costless(result: Result) -> bool:
-    """Whether nothing costs anything there: no costs at all, or only empty ones."""
+    """Whether there are no costs, or only empty ones."""
     return all(re.fullmatch(r"none(-\d+)?", name) for name in result.costs)
 
 
@@ -35,7 +35,7 @@ def costless(results: Sequence[Result]) -> list[Result]:
 
 
 def groups(results: Sequence[Result]) -> list[Group]:
-    """The results with costs, those together that may be compared; the largest group first."""
+    """The results with costs, in groups that can be compared; the largest group first."""
     found: dict[tuple, Group] = {}
     for result in results:
         if not is_costless(result):
@@ -66,7 +66,7 @@ def on_layout(results: Iterable[Result], layout: str) -> list[Result]:
 
 
 def scenes_of(results: Iterable[Result]) -> list[Scene]:
-    """Every map with its costs once, the paper's rooms first; without costs only where there are none with."""
+    """Every map with its costs once, the paper's rooms first; a map without costs only if no result has costs there."""
     results = list(results)
     scenes = []
     for layout in layouts_of(results):
@@ -77,5 +77,5 @@ def scenes_of(results: Iterable[Result]) -> list[Scene]:
 
 
 def title_of(layout: str) -> str:
-    """A map's name as people write it."""
+    """The name of a map, for titles."""
     return layout.replace("-", " ") if layout in ROOM_NAMES else layout

@@ -1,4 +1,4 @@
-"""How figures look: fonts for print, and one colour for each algorithm, the same in every figure."""
+"""The style of figures: fonts, and one colour for each algorithm, the same in every figure."""
 
 import contextlib
 from collections.abc import Iterable, Iterator
@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import matplotlib
 
-WIDTH = 7.0  # inches, the text of a printed page
+WIDTH = 7.0  # inches, the width of the text on a page
 ORACLE = "#000000"
 BUDGET = "#b2182b"
-MUTED = "#9a9a9a"  # what is there for comparison only
+MUTED = "#9a9a9a"  # for lines that are shown only for comparison
 
 PRINT: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -24,11 +24,11 @@ PRINT: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "lines.linewidth": 1.2,
-    "pdf.fonttype": 42,  # fonts as fonts: text stays text
+    "pdf.fonttype": 42,  # text in a PDF stays text
 }
 
-# Any two of the paper's thirteen, and the oracle's black, stay apart for people who see no red or no green; a test
-# measures it. Dashes and markers repeat the message for print in grey.
+# Colour-blind readers can tell apart the paper's thirteen algorithms and the oracle (black); a test measures it. Dashes
+# and markers differ too, for print in grey.
 _COLORS = {
     "safedsr-plus": "#009e73",
     "safedsr": "#0072b2",
@@ -64,7 +64,7 @@ ALGORITHM_ORDER = (
     "safedqn",
     "dqn",
     *sorted(name for name in _COLORS if not name.startswith("safe")),
-    "safedsr-plus",  # last, so that those of the paper keep their markers
+    "safedsr-plus",  # last, so that the paper's algorithms keep their markers
 )
 
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
@@ -72,17 +72,17 @@ _MARKERS = "osD^vP"
 
 
 class Style(NamedTuple):
-    """How one algorithm, or a variant of it, is drawn."""
+    """The style of one algorithm, or of a variant of it."""
 
     color: str
     dash: Any
     marker: str
-    hollow: bool  # a variant: the same colour, markers left empty
+    hollow: bool  # a variant has the same colour and empty markers
 
 
 @contextlib.contextmanager
-def printed() -> Iterator[None]:
-    """The fonts and lines of every figure, as a context or as a decorator."""
+def paper_style() -> Iterator[None]:
+    """The fonts and lines of all figures, as a context or as a decorator."""
     with matplotlib.rc_context(PRINT):
         yield
 
@@ -99,7 +99,7 @@ def color_of(label: str) -> str:
 
 
 def name_of(label: str) -> str:
-    """A label as people write it: 'SafeDSR (absorb)'."""
+    """A label with the usual spelling: 'SafeDSR (absorb)'."""
     name = algorithm_of(label)
     return _NAMES.get(name, name.upper()) + label[len(name) :]
 
@@ -118,6 +118,6 @@ def styles_of(labels: Iterable[str]) -> dict[str, Style]:
 
 
 def sort_key(label: str) -> tuple[int, str]:
-    """Our agents first, then the baselines by name; variants after what they vary."""
+    """A key for sorting: our agents, then the baselines by name; each variant after its algorithm."""
     name = algorithm_of(label)
     return (ALGORITHM_ORDER.index(name) if name in ALGORITHM_ORDER else len(ALGORITHM_ORDER), label)

@@ -1,4 +1,4 @@
-"""Where the walkers went at the end of training (Fig. 7): the best seed of each algorithm."""
+"""The last paths of training (Fig. 7), for the best seed of each algorithm."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,14 +10,14 @@ from matplotlib.figure import Figure
 
 from safedsr.figures.maps import draw_map
 from safedsr.figures.select import scene_of
-from safedsr.figures.style import WIDTH, color_of, name_of, printed
+from safedsr.figures.style import WIDTH, color_of, name_of, paper_style
 from safedsr.runs.pack import PARTS
 from safedsr.runs.results import Result, best_seed
 
 COLUMNS = 4
-PALE = "#b8b8b8"  # costs; the walks have the colour of their algorithm
+PALE = "#b8b8b8"  # of costs; paths have the colour of their algorithm
 LAST = 100_000  # steps
-INK = 25.0  # that many full lines on one place, shared by all walks
+INK = 25.0  # sum of the opacities of all paths
 
 
 class Trail(NamedTuple):
@@ -31,7 +31,7 @@ class Trail(NamedTuple):
 
 
 def trail(result: Result) -> Trail:
-    """The trial with the largest safe goal count, the goal count as tie-breaker."""
+    """The seed with the largest safe goal count; the goal count breaks ties."""
     assert result.positions is not None
     index = best_seed(result.counts)
     goals, safe = (int(result.counts[name][index]) for name in ("goal count", "safe goal count"))
@@ -39,22 +39,22 @@ def trail(result: Result) -> Trail:
 
 
 def _last_steps(positions: np.ndarray) -> np.ndarray:
-    """The last 100 000 steps; the gaps between episodes are no steps."""
+    """The last 100 000 steps; the gaps between episodes do not count as steps."""
     steps = np.cumsum(np.isfinite(positions[::-1, 0]))[::-1]
     return positions[steps <= LAST]
 
 
 def _spread(positions: np.ndarray) -> np.ndarray:
-    """Rounded positions, as packed folders have them, anywhere in their part of a cell: lines would pile up on few."""
+    """Spread rounded positions (of packed folders) over the rounding interval: otherwise many lines would coincide."""
     parts = positions[np.isfinite(positions)] * PARTS
     if not np.array_equal(parts, np.rint(parts)):
         return positions
     return positions + np.random.default_rng(0).uniform(-0.5, 0.5, positions.shape) / PARTS
 
 
-@printed()
+@paper_style()
 def trajectories_figure(results: Sequence[Result]) -> Figure:
-    """Fig. 7: a map for each algorithm with the walks of its best seed."""
+    """Fig. 7: a map for each algorithm with the paths of its best seed."""
     results = [result for result in results if result.positions is not None]
     columns = min(len(results), COLUMNS)
     rows = -(-len(results) // columns)
@@ -73,17 +73,17 @@ def trajectories_figure(results: Sequence[Result]) -> Figure:
 
 
 def episodes_of(positions: np.ndarray) -> list[np.ndarray]:
-    """The walks [steps, 2] between the gaps."""
+    """The paths [steps, 2] between the gaps."""
     gaps = np.flatnonzero(np.isnan(positions[:, 0]))
     pieces = np.split(positions, gaps)
     return [walk for piece in pieces if len(walk := piece[np.isfinite(piece[:, 0])]) > 1]
 
 
 def _draw(axes: Axes, found: Trail) -> None:
-    """Walks as faint lines, so that much-used ways are dark."""
+    """Draw paths as faint lines: frequent paths are dark."""
     walks = episodes_of(found.positions)
     alpha = float(np.clip(INK / max(len(walks), 1), 0.02, 1.0))
-    # A hundred thousand steps are a picture, not a drawing: as vectors they would weigh megabytes.
+    # Rasterized: 100 000 steps as vector graphics would take megabytes.
     axes.add_collection(
         LineCollection(walks, colors=color_of(found.label), linewidths=0.3, alpha=alpha, rasterized=True, zorder=2)
     )

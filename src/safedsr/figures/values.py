@@ -1,4 +1,4 @@
-"""What a trained agent expects everywhere on its map: Q, K, Q − λ·K, and where it would go."""
+"""The values of a trained agent on its map: Q, K, Q − λ·K, and its greedy actions."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from safedsr.envs.grid.environment import scene_of
 from safedsr.figures.maps import WALL, draw_map
-from safedsr.figures.style import WIDTH, name_of, printed
+from safedsr.figures.style import WIDTH, name_of, paper_style
 from safedsr.runs.policy import TrainedPolicy
 
 SUBCELLS = 4  # points along each side of a cell
@@ -20,12 +20,12 @@ class ValueMaps(NamedTuple):
 
     q: np.ndarray
     k: np.ndarray | None  # [J, H·n, W·n]; None for agents that do not learn it
-    score: np.ndarray  # what the action is chosen by: Q − λ·K
+    score: np.ndarray  # Q − λ·K: the greedy action has the highest
     actions: np.ndarray  # [H, W] at the centres of the cells, -1 inside walls
 
 
 def value_maps(agent: TrainedPolicy) -> ValueMaps:
-    """Asks the agent at evenly spaced points of its own map."""
+    """The agent's values at evenly spaced points of its own map."""
     layout = scene_of(agent.task).layout
     height, width = layout.walls.shape
     q, k, score, _ = _ask(agent, SUBCELLS)
@@ -58,7 +58,7 @@ def _ask(agent: TrainedPolicy, subcells: int) -> tuple[np.ndarray, np.ndarray | 
     return np.asarray(values.q)[every, best], k, score[every, best], best
 
 
-@printed()
+@paper_style()
 def values_figure(agent: TrainedPolicy) -> Figure:
     """Heat maps of Q, each K and Q − λ·K under the greedy action, and the greedy action of every cell."""
     found, task = value_maps(agent), agent.task
@@ -85,8 +85,8 @@ def values_figure(agent: TrainedPolicy) -> Figure:
 def _named(found: ValueMaps, cost_names: tuple[str, ...]) -> dict[str, np.ndarray]:
     if found.k is None:
         return {"score of the greedy action": found.score}
-    costs = {f"K, cost to come ({name})": layer for name, layer in zip(cost_names, found.k, strict=True)}
-    return {"Q, reward to come": found.q, **costs, "Q − λ·K": found.score}
+    costs = {f"K, expected cost ({name})": layer for name, layer in zip(cost_names, found.k, strict=True)}
+    return {"Q, expected reward": found.q, **costs, "Q − λ·K": found.score}
 
 
 def _draw_values(figure: Figure, axes: Axes, values: np.ndarray, size: tuple[int, int]) -> None:

@@ -1,1 +1,1 @@
-"""The paper as data: its printed tables, its experiments, and the command that runs them."""
+"""The paper as data: its tables of results and its experiments, with the code that runs them."""

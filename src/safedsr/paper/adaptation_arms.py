@@ -1,4 +1,4 @@
-"""The arms of the comparison after the change: how soon each is safe, in steps and seconds, and what that costs."""
+"""The methods compared after the change of costs: steps and seconds until each is safe, and violations until then."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,42 +16,42 @@ from safedsr.runs import metrics, storage
 from safedsr.runs.folder import load_run
 from safedsr.runs.metrics import Episodes
 
-WINDOW, SPACING = 5_000, 1_000  # environment steps of a rate, and between two of them
-LAST_WINDOWS = 4  # that the rate at the end is taken over
-DRAWN = 5  # every so many rates are kept for drawing
+WINDOW, SPACING = 5_000, 1_000  # environment steps over which a rate is computed, and between two rates
+LAST_WINDOWS = 4  # over which the final rate is computed
+DRAWN = 5  # every fifth rate is saved for figures
 RUNG_NAMES = {
-    BEFORE: "nothing",
+    BEFORE: "not adapted",
     "cost": "(a) refit",
     "penalty": "(b) refit, λ",
     "memory": "(b′) refit, λ, M from memory",
 }
-KIND_NAMES = {"finetune": "goes on", "scratch": "(f) from scratch"}
+KIND_NAMES = {"finetune": "fine-tuning", "scratch": "(f) from scratch"}
 LETTERS = {"safedqn": "(d)", "ppo-lag": "(e)", "trpo-pid": "(e)"}
 
 Numbers = dict[str, Any]
 
 
 class Arm(NamedTuple):
-    """One way to go on after one change: the episodes of each seed, counted from the change on."""
+    """One method after one change of costs: the episodes of each seed, with steps counted from the change on."""
 
     owner: str
     kind: str
     change: int
     seeds: Sequence[int]
     episodes: list[Episodes]
-    step_seconds: float | None  # of all lanes together
+    step_seconds: float | None  # of all agents in parallel
     change_seconds: float
 
     @property
     def name(self) -> str:
-        """Of rows: the letter of the comparison, and what is done."""
+        """The name in tables: a letter and the method."""
         if self.kind == "scratch":
             return KIND_NAMES[self.kind]
         return f"{LETTERS.get(self.owner, '(c)')} {KIND_NAMES[self.kind]}"
 
 
 def find_arms(stages: Sequence[Stage], out: Path) -> list[Arm]:
-    """Everything that was trained to its end after a change, or from scratch on a new map."""
+    """All finished trainings after a change of costs, or from scratch with the new costs."""
     by_name = {stage.name: stage for stage in stages}
     timings = read_timings(out)
     arms = []
@@ -60,7 +60,7 @@ def find_arms(stages: Sequence[Stage], out: Path) -> list[Arm]:
             for change, costs in enumerate(plan.NEW_COSTS):
                 source = stage
                 if stage.kind == "scratch" and costs in plan.FIRST_COSTS:
-                    source = by_name[f"{stage.owner}-before"]  # it was trained on these from the start
+                    source = by_name[f"{stage.owner}-before"]  # these costs are its first costs
                 if _done(source, out):
                     arms.append(_arm(stage, source, change, costs, out, timings))
     return arms
@@ -88,7 +88,7 @@ def since(episodes: Episodes, first: int, steps: int) -> Episodes:
 
 
 def windowed(episodes: Episodes, steps: int, window: int, spacing: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points in time, the first after one whole window, and the share of safe goals among the episodes ended in it."""
+    """Steps, the first after one whole window, and the safe goal rate of the episodes that ended in each window."""
     points = np.arange(window, steps + 1, spacing)
     safe = np.concatenate([[0], np.cumsum(metrics.safe(episodes, [BUDGET]))])
     last = np.searchsorted(episodes.end_step, points, side="right")
@@ -97,14 +97,14 @@ def windowed(episodes: Episodes, steps: int, window: int, spacing: int) -> tuple
 
 
 def time_to_safe(episodes: Episodes, enough: float, steps: int, window: int, spacing: int) -> int | None:
-    """The first point at which the windowed rate is at least `enough`, if there is one."""
+    """The first step at which the windowed rate is at least `enough`; None if it never is."""
     points, rates = windowed(episodes, steps, window, spacing)
     reached = np.flatnonzero(rates >= enough)
     return int(points[reached[0]]) if len(reached) else None
 
 
 def arm_rows(arm: Arm, oracle: Mapping[str, Mapping[str, float]], scale: Scale) -> Iterator[Numbers]:
-    """One row a seed: when it is safe for the first time, and how many episodes broke the budget until then."""
+    """One row for each seed: the first step at which it is safe, and the number of violations until then."""
     steps, sizes = scale.of(plan.AFTERWARDS), _sizes(scale)
     enough = oracle[plan.NEW_COSTS[arm.change]]["safe_goal_rate"] / 2
     for seed, episodes in zip(arm.seeds, arm.episodes, strict=True):
@@ -124,7 +124,7 @@ def arm_rows(arm: Arm, oracle: Mapping[str, Mapping[str, float]], scale: Scale) 
 
 
 def _last_rate(episodes: Episodes, after: int) -> float:
-    """The share of safe goals among the episodes that ended after a step."""
+    """The safe goal rate of the episodes that ended after a step."""
     late = episodes.end_step > after
     return float(metrics.safe(episodes, [BUDGET])[late].mean()) if late.any() else 0.0
 
@@ -147,11 +147,11 @@ def arm_curves(arm: Arm, scale: Scale) -> Iterator[Numbers]:
 
 
 def _sizes(scale: Scale) -> tuple[int, int]:
-    """Window and spacing; a short experiment has few episodes, so that its window shrinks less."""
+    """Window and spacing. The window of a quick experiment shrinks less than its steps, as it has few episodes."""
     return (WINDOW, SPACING) if not scale.quick else (scale.of(plan.AFTERWARDS) // 4, scale.of(plan.AFTERWARDS) // 20)
 
 
 def rung_rows(out: Path) -> list[Numbers]:
-    """What the arms without environment steps left."""
+    """The saved rows of the methods without environment steps."""
     files = sorted((out / FOLDER).glob("*.json"))
     return [row for file in files for row in storage.read_json(file, ["rows"])["rows"]]

@@ -1,4 +1,4 @@
-"""Programs that go through phases, and what happens to their state when the costs change (phase 2.5)."""
+"""Programs with phases, and the change of their state when the costs change (phase 2.5)."""
 
 import time
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ from safedsr.types import PyTree
 
 
 def staged(job: Job, phases: Sequence[Phase] = (), walks: int = 0, *, remembers: bool = True) -> Program:
-    """A program that goes through the phases; it keeps the walks of that many last steps of each evaluation.
+    """A program that runs the phases; it saves the positions of the last `walks` steps of each evaluation.
 
-    Unless it `remembers`, its policies take nothing along: gathering that takes longer than some phases.
+    Without `remembers`, its policies are saved without a replay memory, as collecting it takes longer than some phases.
     """
     trainer = make_trainer(job.algorithm, job.agent, job.environment)
     if not remembers:
@@ -49,12 +49,12 @@ def staged(job: Job, phases: Sequence[Phase] = (), walks: int = 0, *, remembers:
 
 
 def take_lanes(state: PyTree, lanes: Sequence[int]) -> PyTree:
-    """The states of some environments [E, S, …], in this order; the same one may go on several times."""
+    """The states [E, S, …] of some tasks, in this order; a task may appear several times."""
     return jax.tree.map(lambda x: x[jnp.asarray(lanes)], state)
 
 
 def change_costs(program: Program, state: PyTree, updates: int) -> tuple[PyTree, float]:
-    """Phase 2.5 in every lane of a program that has the new maps; also the seconds it took, without compiling."""
+    """Phase 2.5 for every agent of a program with the new costs; also its seconds, without compilation."""
     one = partial(adapt_weights, program=program, updates=updates)
     every = jax.jit(jax.vmap(jax.vmap(one, (0, None)), (0, 0)), donate_argnums=0)
     with precision(program.job.train.matmul):
@@ -65,7 +65,7 @@ def change_costs(program: Program, state: PyTree, updates: int) -> tuple[PyTree,
 
 
 def adapt_weights(lane: Lane, params: PyTree, program: Program, updates: int) -> Lane:
-    """One lane: memory relabelled with the new costs, then w_r and w_c fitted to it; φ, M and λ stay."""
+    """One agent: relabel the memory with the new costs, then fit w_r and w_c to it; φ, M and λ stay."""
     state: State = lane.agent
     key, store_key, fit_key = jax.random.split(state.key, 3)
     state = relabel_memory(store_key, state._replace(key=key), params, program)
@@ -74,7 +74,7 @@ def adapt_weights(lane: Lane, params: PyTree, program: Program, updates: int) ->
 
 
 def relabel_memory(key: Array, state: State, params: PyTree, program: Program) -> State:
-    """What is remembered as it would have been on this map; the reservoir's bins are those of the new costs."""
+    """The memory with the costs of this task; the bins of the reservoir are those of the new costs."""
     environment = program.job.environment
     codec, relabel = codec_of(environment.spec), environment.relabel
     assert relabel and program.trainer.refill
@@ -94,7 +94,7 @@ def relabel_memory(key: Array, state: State, params: PyTree, program: Program) -
 
 
 def fit_weights(key: Array, state: State, config: SafeDsrConfig, codec: Codec, updates: int) -> State:
-    """Updates of w_r and w_c on Eq. (14) with batches as in training."""
+    """Update w_r and w_c by Eq. (14), with batches as in training."""
     assert state.reservoir is not None
     ring, reservoir, phi = state.ring, state.reservoir, state.learner.encoder.phi
     filled = jnp.minimum(state.count, len(ring))

@@ -1,4 +1,4 @@
-"""The experiment with changing costs as data (Sec. 5.4, last appendix): phases, changes, variants, arms."""
+"""The experiment with changing costs as data (Sec. 5.4, last appendix): phases, changes, variants, methods."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,11 +14,11 @@ from safedsr.runs.job import Job, grid_job, tasks_for
 from safedsr.validation import with_settings
 
 LAYOUT = "two-rooms"
-OWN = "own"  # a phase in which the agent does what is due at that step of its training
+OWN = "own"  # a phase in which the agent follows its own training schedule
 
 
 class Phase(NamedTuple):
-    """A row of the paper's table of phases, and what is learnt in it."""
+    """A row of the paper's table of phases."""
 
     number: int
     name: str
@@ -40,9 +40,9 @@ PHASES = (
 TRAINED, CHANGE, END = 500_000, 600_000, 1_100_000  # ends of phases 1, 2 and 7
 REFIT_UPDATES = 10_000  # of phase 2.5
 PRETRAIN_UPDATES = 10_000
-AFTERWARDS = 200_000  # environment steps of every arm that goes on, or starts anew, after the change
-WALKS = 10_000  # last steps of each evaluation after the change whose positions are kept
-EPISODES = 1_000  # of each measurement of an arm that takes no steps
+AFTERWARDS = 200_000  # environment steps of every fine-tuning, and of every training from scratch
+WALKS = 10_000  # number of last steps of each evaluation whose positions are saved
+EPISODES = 1_000  # of each evaluation of a method without environment steps
 
 
 class Change(NamedTuple):
@@ -53,7 +53,7 @@ class Change(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As people write it."""
+        """The change as text."""
         return f"{self.before} → {self.after}"
 
 
@@ -64,19 +64,21 @@ CHANGES = (
 )
 FIRST_COSTS = tuple(dict.fromkeys(change.before for change in CHANGES))
 NEW_COSTS = tuple(change.after for change in CHANGES)
-LANES = tuple(FIRST_COSTS.index(change.before) for change in CHANGES)  # what each change goes on from
-UNSEEN_COSTS = tuple(costs for costs in NEW_COSTS if costs not in FIRST_COSTS)  # others were trained from scratch
+LANES = tuple(FIRST_COSTS.index(change.before) for change in CHANGES)  # the task from which each change starts
+UNSEEN_COSTS = tuple(
+    costs for costs in NEW_COSTS if costs not in FIRST_COSTS
+)  # the other new costs are also first costs
 
 
 class Variant(NamedTuple):
-    """One reading of SafeDSR."""
+    """One variant of SafeDSR."""
 
     terminal: str
     pretrained: bool
 
     @property
     def name(self) -> str:
-        """Of folders and rows."""
+        """The name in folders and tables."""
         return f"{self.terminal}-pretrained" if self.pretrained else self.terminal
 
 
@@ -89,7 +91,7 @@ class Scale(NamedTuple):
     """How much of the experiment is run."""
 
     seeds: int = 10
-    rung_seeds: int = 10  # of the arms that take no steps, one agent after the other
+    rung_seeds: int = 10  # for the methods without environment steps, one agent after the other
     shorten: int = 1  # environment steps and updates are divided by this
     matmul: Matmul = "float32"
     checkpoint_seconds: float = 60.0
@@ -100,32 +102,32 @@ class Scale(NamedTuple):
 
     @property
     def grid(self) -> GridConfig:
-        """The physics: agents that hardly trained would walk in vain for long."""
+        """The physics; a quick experiment has a lower time limit, as its agents rarely reach the goal."""
         return GridConfig(time_limit=QUICK_LIMIT) if self.quick else GridConfig()
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """What is trained: to compile the others takes longer than a short experiment."""
+        """The trained variants; a quick experiment trains only some of them, to save compilation."""
         return tuple(v for v in VARIANTS if v.terminal == VARIANTS[0].terminal) if self.quick else VARIANTS
 
     @property
     def compared(self) -> tuple[Variant, ...]:
-        """What is compared with other ways to go on."""
+        """The variants that are compared with other methods."""
         return tuple(variant for variant in self.variants if variant in COMPARED)
 
     @property
     def quick(self) -> bool:
-        """Whether settings are shortened too."""
+        """Whether this is the quick experiment, with shorter schedules."""
         return self.shorten > 1
 
 
 QUICK_LIMIT = 200
 QUICK = Scale(seeds=2, rung_seeds=1, shorten=SHORTENING)
-QUICK_DSR = {"buffer_size": 5_000}  # it has to be full when phase 1 ends
+QUICK_DSR = {"buffer_size": 5_000}  # the buffer has to be full when phase 1 ends
 
 
 def walks_kept(scale: Scale, chunk: int) -> int:
-    """Positions that are kept of each evaluation, whole chunks."""
+    """Number of positions saved of each evaluation, in whole chunks."""
     return -(-scale.of(WALKS) // chunk) * chunk
 
 
@@ -135,7 +137,7 @@ def phases(scale: Scale) -> tuple[Phase, ...]:
 
 
 def safedsr_config(variant: Variant, scale: Scale) -> SafeDsrConfig:
-    """SafeDSR with the fixed step of λ that the experiment has."""
+    """SafeDSR with the fixed step size of λ, as in the paper's experiment."""
     config = SafeDsrConfig(
         terminal=variant.terminal,  # type: ignore[arg-type]
         pretrain=scale.of(PRETRAIN_UPDATES) if variant.pretrained else 0,
@@ -153,7 +155,7 @@ def baseline_config(algorithm: str, scale: Scale) -> Any:
 def make_job(algorithm: str, config: Any, costs: Sequence[str], steps: int, scale: Scale, walks: int = 0) -> Job:
     """A job in two rooms with each of these costs."""
     tasks = tasks_for(algorithm, [LAYOUT], list(costs), BUDGET)
-    # A short run must not end with a shorter chunk, which would be compiled again.
+    # All chunks of a short run have the same length: another length would be compiled again.
     chunk = config.period if scale.quick else None
     training = TrainConfig(steps, chunk, scale.checkpoint_seconds, walks, scale.matmul)
     return grid_job(algorithm, tasks, range(scale.seeds), config, scale.grid, training)

@@ -1,6 +1,6 @@
-"""The arms that take no environment step after the change: refit, then λ, then M from memory, one agent at a time.
+"""The methods without environment steps after the change: refit, then λ, then M from memory, one agent at a time.
 
-Every agent leaves a small file, so that the work can be stopped and shared between processes.
+The results of every agent are saved in a small file, so that the work can be interrupted and shared between processes.
 """
 
 import time
@@ -23,15 +23,15 @@ from safedsr.paper.adaptation_plan import Scale, Variant
 from safedsr.runs import storage
 
 LEVELS = ("cost", "penalty", "memory")
-BEFORE = "none"  # the agent as it was
+BEFORE = "none"  # the agent before adaptation
 FOLDER, ORACLE = "rungs", "oracle.json"
 MEMORY_UPDATES = 5_000
-SEED = 1  # of the episodes that measure, another than that of the search for λ
+SEED = 1  # of the evaluation episodes; the search for λ has another seed
 ORACLE_STEPS, QUICK_WALKS = 100_000, 4
 
 
 class Agents(NamedTuple):
-    """One variant's agent of one seed, and the change it is to adapt to."""
+    """An agent (variant and seed) and the change that it adapts to."""
 
     variant: Variant
     change: int
@@ -39,12 +39,12 @@ class Agents(NamedTuple):
 
     @property
     def file(self) -> str:
-        """Where its numbers are kept."""
+        """The file for its numbers."""
         return f"{self.variant.name}-{self.change}-{self.seed}.json"
 
 
 def agents(scale: Scale) -> Iterator[Agents]:
-    """Everybody who climbs the rungs."""
+    """All agents that adapt without environment steps."""
     for variant in scale.compared:
         for change in range(len(plan.CHANGES)):
             for seed in range(scale.rung_seeds):
@@ -52,7 +52,7 @@ def agents(scale: Scale) -> Iterator[Agents]:
 
 
 def climb_all(chosen: list[Agents], scale: Scale, out: Path, show: Any = lambda done, count, name: None) -> None:
-    """Measure every agent before and after each rung, but those that are done or that another process is at."""
+    """Evaluate every agent before and after each level, except agents already done or taken by another process."""
     (out / FOLDER).mkdir(parents=True, exist_ok=True)
     rates = {name: row["safe_goal_rate"] for name, row in oracles(scale, out).items()}
     loaded: dict[str, dict[tuple[int, int], Agent]] = {}
@@ -71,15 +71,15 @@ def climb_all(chosen: list[Agents], scale: Scale, out: Path, show: Any = lambda 
 
 def _load(folder: Path) -> dict[tuple[int, int], Agent]:
     if not (folder / "policy.json").is_file():
-        raise UserError(f"the rungs start from {folder}, which is not finished; run that part first")
+        raise UserError(f"the part 'rungs' needs {folder}, which is not finished; run that part first")
     return load_all(folder)
 
 
 def climb(agent: Agent, costs: str, enough: float, updates: int, episodes: int) -> list[dict[str, Any]]:
-    """The agent on its new map before anything is done and after each rung, and the seconds up to there."""
+    """Results with the new costs, before adaptation and after each level, with the seconds so far."""
     task, epsilon = task_of(agent, costs), agent.job.agent.epsilon.epsilon_end
     spend = ClimbConfig(updates=updates)
-    # More than the oracle does cannot be expected: who does as well has learnt enough from memory.
+    # An agent as good as the oracle has learnt enough from memory.
     request = Request(costs, task, spend, epsilon, enough)
     rows, seconds = [_measure(BEFORE, agent, task, epsilon, 0.0, episodes)], 0.0
     for level in LEVELS:
@@ -103,7 +103,7 @@ def _measure(level: str, agent: Agent, task: Task, epsilon: float, seconds: floa
 
 
 def oracles(scale: Scale, out: Path, costs: Sequence[str] = plan.NEW_COSTS) -> dict[str, dict[str, float]]:
-    """What the oracle's episodes come to with each of these costs at the last ε; computed once."""
+    """Results of the oracle with each of these costs at the last ε; computed once and saved."""
     if not (out / ORACLE).exists():
         out.mkdir(parents=True, exist_ok=True)
         storage.write_json(out / ORACLE, {name: _oracle(name, scale) for name in costs})

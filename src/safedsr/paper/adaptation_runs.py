@@ -1,4 +1,4 @@
-"""The trainings of the experiment with changing costs, a run folder each; done ones are skipped, begun ones go on."""
+"""The trainings of the experiment with changing costs. Finished ones are skipped, interrupted ones continue."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -27,20 +27,20 @@ TIMING = "timing.json"  # in every run folder
 
 
 class Stage(NamedTuple):
-    """A run folder to fill."""
+    """A training that is to be done, with its own run folder."""
 
-    owner: str  # whose it is
+    owner: str  # the agent
     kind: str  # before, after, finetune, scratch
     job: Job
     make: Callable[[Job], Program] = lambda job: staged(job, remembers=False)
     first_step: int = 0
-    base: str | None = None  # the folder whose end it goes on from, with new costs
+    base: str | None = None  # the folder from whose final state it continues, with new costs
     updates: int = 0  # of phase 2.5
-    learning: int | None = None  # steps in which it learns; all, if not given
+    learning: int | None = None  # steps with learning; all steps if not given
 
     @property
     def name(self) -> str:
-        """Of the folder."""
+        """The name of the folder."""
         return f"{self.owner}-{self.kind}"
 
     @property
@@ -50,7 +50,7 @@ class Stage(NamedTuple):
 
     @property
     def work(self) -> float:
-        """About how many seconds it takes on two cores."""
+        """Estimated seconds on two cores."""
         agent, steps = self.job.agent, self.job.train.steps - self.first_step
         learning = steps if self.learning is None else self.learning
         lanes = len(self.job.seeds) * len(self.job.tasks)
@@ -61,13 +61,13 @@ class Stage(NamedTuple):
 
 
 def stages(scale: Scale) -> list[Stage]:
-    """Every training, those before which others go on from."""
+    """All trainings; a training comes after the one from which it continues."""
     ours = [stage for variant in scale.variants for stage in safedsr_stages(variant, scale)]
     return ours + [stage for algorithm in plan.BASELINES for stage in baseline_stages(algorithm, scale)]
 
 
 def safedsr_stages(variant: Variant, scale: Scale) -> list[Stage]:
-    """The phases of one variant, and if it is compared, what else it does after the change or from scratch."""
+    """The phases of one variant and, if it is compared, its fine-tuning and its training from scratch."""
     config, phases, of = plan.safedsr_config(variant, scale), plan.phases(scale), scale.of
     job = partial(plan.make_job, "safedsr", config, scale=scale)
     owner, change, afterwards = f"safedsr-{variant.name}", of(plan.CHANGE), of(plan.AFTERWARDS)
@@ -93,11 +93,10 @@ def safedsr_stages(variant: Variant, scale: Scale) -> list[Stage]:
 
 
 def baseline_stages(algorithm: str, scale: Scale) -> list[Stage]:
-    """A baseline trained on the first costs, going on with the new ones, and trained on these from scratch."""
+    """A baseline: trained with the first costs, fine-tuned with the new costs, and trained with these from scratch."""
     config = plan.baseline_config(algorithm, scale)
     job = partial(plan.make_job, algorithm, config, scale=scale)
-    # The schedules of value-based agents stay at their end; the learning rates of the others start anew, as they
-    # would else be 0.
+    # Value-based agents keep the end of their schedules. The learning rates of the others start again: they would be 0.
     first = scale.of(plan.TRAINED) if algorithm == "safedqn" else 0
     afterwards, base = scale.of(plan.AFTERWARDS), f"{algorithm}-before"
     return [
@@ -108,7 +107,7 @@ def baseline_stages(algorithm: str, scale: Scale) -> list[Stage]:
 
 
 def run_stages(chosen: Iterable[Stage], every: Sequence[Stage], out: Path, show: ShowJob | None = None) -> None:
-    """Bring the chosen stages to their end; `every` knows the ones they go on from."""
+    """Finish the chosen stages; `every` also has the stages from which they continue."""
     chosen = list(chosen)
     standings = [standing(stage.planned, out / stage.name) for stage in chosen]
     by_name = {stage.name: stage for stage in every}
@@ -127,10 +126,10 @@ def run_stages(chosen: Iterable[Stage], every: Sequence[Stage], out: Path, show:
 
 
 def finish(stage: Stage, base: Stage | None, out: Path, show: Show) -> None:
-    """Train a stage into its folder, from its beginning or from the last checkpoint, and note how long it took."""
+    """Train a stage, from its start or from the last checkpoint, and save its seconds."""
     folder, program = out / stage.name, stage.make(stage.job)
     if base and standing(base.planned, out / base.name) != "done":
-        raise UserError(f"{stage.name} goes on from {base.name}, which is not finished; run that part first")
+        raise UserError(f"{stage.name} continues {base.name}, which is not finished; run that part first")
     program.check_memory()
     clock = _Clock(show)
 
@@ -149,7 +148,7 @@ def finish(stage: Stage, base: Stage | None, out: Path, show: Show) -> None:
                 (folder / STOP_FILE).unlink(missing_ok=True)
                 loop(program, writer, *(_saved(program, writer) or begin()), clock.show)
     except Stopped as stop:
-        raise Stopped(f"{stop.args[0].partition(';')[0]}; the same command goes on from there") from None
+        raise Stopped(f"{stop.args[0].partition(';')[0]}; the same command continues from there") from None
     _note(folder, stage, clock)
 
 
@@ -159,21 +158,21 @@ def _saved(program: Program, writer: runs.RunWriter) -> tuple[PyTree, int] | Non
 
 
 def changed_state(program: Program, base: Stage, folder: Path, updates: int) -> tuple[PyTree, float]:
-    """Where a base ended, with one lane for each change, after phase 2.5; also the seconds that took."""
+    """The final state of a base, with one task for each change, after phase 2.5; also the seconds of that phase."""
     arrays = runs.load_checkpoint(folder)
     state = from_arrays(Program(base.job).state_shape(), arrays, f"the checkpoint in {folder}")
     state = take_lanes(state, plan.LANES)
-    if not isinstance(state.agent, State):  # an on-policy baseline remembers nothing that could be relabelled
+    if not isinstance(state.agent, State):  # an on-policy baseline has no replay memory
         return state, 0.0
     return change_costs(program, state, updates)
 
 
 class _Clock:
-    """Passes progress on and notes how long chunks take."""
+    """Shows progress and measures the seconds of the chunks."""
 
     def __init__(self, show: Show) -> None:
         self.began = self.before = time.perf_counter()
-        self.paces: list[float] = []  # seconds a step, of all lanes together
+        self.paces: list[float] = []  # seconds per step, of all agents in parallel
         self.change_seconds = 0.0
         self._show = show
 
@@ -185,11 +184,13 @@ class _Clock:
 
 
 def _note(folder: Path, stage: Stage, clock: _Clock) -> None:
-    """The seconds of a stage; a part that ran before it was stopped is not among them."""
+    """Save the seconds of a stage, without the part that ran before an interruption."""
     seconds = round(time.perf_counter() - clock.began, 2)
     found = {
         "seconds": seconds,
-        "step_seconds": float(np.median(clock.paces)) if clock.paces else None,  # a few chunks also compile
+        "step_seconds": float(np.median(clock.paces))
+        if clock.paces
+        else None,  # median: a few chunks include compilation
         "change_seconds": clock.change_seconds,
         "lanes": len(stage.job.seeds) * len(stage.job.tasks),
         "device": device_name(),

@@ -1,4 +1,4 @@
-"""From the run folders of the experiment with changing costs to one small file that tables and figures read."""
+"""The summary of the experiment with changing costs: one small file for tables and figures."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,12 +21,13 @@ from safedsr.runs.metrics import Episodes
 FOLDER, FILE = "summary", "adaptation.json"
 SPACING = 2_000  # environment steps between the points of a curve
 DIGITS = 4
+OLDER_NAME = ("goes on", "fine-tuning")  # of a method, in summaries written before
 
 Numbers = dict[str, Any]
 
 
 def summarize_all(scale: Scale, out: Path) -> Path:
-    """Write what tables and figures need of everything that was run so far; gives the folder."""
+    """Write the summary of all trainings so far; return its folder."""
     trained = {
         variant.name: timelines(out, variant.name)
         for variant in plan.VARIANTS
@@ -58,10 +59,13 @@ def summarize_all(scale: Scale, out: Path) -> Path:
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
-    """What `summarize_all` wrote."""
+    """Read the file that `summarize_all` wrote."""
     inside = folder / FOLDER
     path = (inside if inside.is_dir() else folder) / FILE
-    return storage.read_json(path, ["phases", "curves", "arms", "arm_curves", "rungs", "oracle"])
+    data = storage.read_json(path, ["phases", "curves", "arms", "arm_curves", "rungs", "oracle"])
+    for row in (*data["arms"], *data["arm_curves"]):
+        row["arm"] = row["arm"].replace(*OLDER_NAME)
+    return data
 
 
 class Timeline(NamedTuple):
@@ -73,7 +77,7 @@ class Timeline(NamedTuple):
 
 
 def make_timeline(before: Run, after: Run, change: int) -> Timeline:
-    """What happened before a change, which several may share, and after it."""
+    """The episodes before a change and after it; several changes may share the part before."""
     lanes = ((before, plan.LANES[change]), (after, change))
     episodes = zip(*(run.by_seed(lane) for run, lane in lanes), strict=True)
     lams = {key: lam for run, lane in lanes for key, lam in multipliers(run.curves, lane)}
@@ -81,7 +85,7 @@ def make_timeline(before: Run, after: Run, change: int) -> Timeline:
 
 
 def multipliers(curves: storage.Columns, lane: int) -> Iterator[tuple[tuple[int, int], float]]:
-    """λ by seed and step in one environment of a run."""
+    """λ by seed and step in one task of a run."""
     here = curves["environment"] == lane
     for seed, step, lam in zip(*(curves[name][here].tolist() for name in ("seed", "step", "lam_0")), strict=True):
         yield (seed, step), lam
@@ -105,7 +109,7 @@ def part(episodes: Episodes, start: int, end: int) -> Episodes:
 
 
 def phase_rows(variant: str, found: Sequence[Timeline], scale: Scale) -> Iterator[Numbers]:
-    """One row for each change, phase and seed: how its episodes ended, and λ at the end."""
+    """One row for each change, phase and seed: means over its episodes, and λ at the end of the phase."""
     phases = plan.phases(scale)
     ends = [phase.start for phase in phases[1:]] + [scale.of(plan.END)]
     for change, timeline in enumerate(found):
@@ -157,10 +161,10 @@ def curve_rows(variant: str, found: Sequence[Timeline], scale: Scale) -> Iterato
 
 
 def short(value: Any) -> float | None:
-    """A number with few digits; nothing for NaN, which JSON has not got."""
+    """A rounded number; None for NaN, which JSON does not allow."""
     return round(float(value), DIGITS) if np.isfinite(value) else None
 
 
 def shorts(values: np.ndarray) -> list[float | None]:
-    """Numbers with few digits."""
+    """Rounded numbers."""
     return [short(value) for value in values]

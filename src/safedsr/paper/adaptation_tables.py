@@ -1,4 +1,4 @@
-"""The tables of the experiment with changing costs, from its summary alone."""
+"""The tables of the experiment with changing costs, made from its summary."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,14 +13,14 @@ from safedsr.runs.metrics import Summary, summarize
 from safedsr.runs.storage import write_atomic
 
 EVALUATIONS = tuple(phase for phase in plan.PHASES if phase.mode == EVALUATE)
-NOT_COMPARABLE = "QUICK: two seeds, a fiftieth of the steps; these numbers are NOT comparable with anything."
-NONE = "–"  # violations of those who take no step in the environment
+NOT_COMPARABLE = "QUICK: two seeds, 1/50 of the steps; these numbers are NOT comparable with the paper or with --full."
+NONE = "–"  # violations of agents that take no environment steps
 
 Numbers = dict[str, Any]
 
 
 class TextTable(NamedTuple):
-    """A table for people."""
+    """A table as text."""
 
     title: str
     columns: tuple[str, ...]
@@ -28,19 +28,19 @@ class TextTable(NamedTuple):
     note: str
 
     def markdown(self) -> str:
-        """For a document."""
+        """The table as Markdown."""
         lines = [self.columns, ("---",) * len(self.columns), *self.rows]
         return "\n".join([f"## {self.title}", "", *(f"| {' | '.join(line)} |" for line in lines), "", self.note, ""])
 
 
 def write_tables(path: Path, tables: Sequence[TextTable], above: str = "") -> None:
-    """Tables as a document, with a line above them where there is something to say."""
+    """Write tables as a Markdown file; `above` is the first line, if given."""
     text = "\n".join([*([above + "\n"] if above else []), *(table.markdown() for table in tables)])
     write_atomic(path, lambda file: file.write_text(text, encoding="utf-8"))
 
 
 def tables(data: dict[str, Any]) -> list[TextTable]:
-    """Those that the summary has numbers for."""
+    """All tables for which the summary has numbers."""
     changes = range(len(plan.CHANGES))
     found = [phase_table(data, change) for change in changes] + [comparison_table(data, change) for change in changes]
     return [table for table in found if table.rows]
@@ -59,33 +59,33 @@ def phase_table(data: dict[str, Any], change: int) -> TextTable:
                 numbers = interval(safe), f"{safe.mean:.3f}", interval(goal), interval(cost, 1), f"{lam.iqm:.2f}"
                 lines.append((variant.name, f"{phase.number} {phase.name}", *numbers))
     columns = ("SafeDSR", "phase", "safe goal rate", "mean", "goal rate", "cost", "λ")
-    note = f"IQM over {seeds} seeds with a 95 % bootstrap interval; the mean of the safe goal rate beside it. ε = 0.25."
+    note = f"IQM over {seeds} seeds with a 95 % bootstrap interval. Mean: of the safe goal rate. ε = 0.25."
     return TextTable(f"Evaluation phases, {plan.CHANGES[change].name}", columns, lines, note)
 
 
 def over_seeds(rows: Sequence[Numbers], name: str) -> Summary:
-    """A number of each seed, summarised; seeds without it do not count."""
+    """Summary of a number over seeds; seeds without the number are left out."""
     values = [row[name] for row in rows if row[name] is not None]
     return summarize(values or [np.nan])
 
 
 def interval(found: Summary, digits: int = 3) -> str:
-    """IQM and interval in few words."""
+    """IQM and interval as text."""
     return f"{found.iqm:.{digits}f} ({found.low:.{digits}f} … {found.high:.{digits}f})"
 
 
 def comparison_table(data: dict[str, Any], change: int) -> TextTable:
-    """Every arm after a change: how soon it is safe, at what price, and how good it is then."""
+    """Every method after a change of costs: time until it is safe, violations until then, final safe goal rate."""
     rate = data["oracle"][plan.CHANGES[change].after]["safe_goal_rate"]
     lines = [*_rung_lines(data["rungs"], change, rate / 2), *_arm_lines(data["arms"], change)]
-    columns = ("agent", "arm", "safe in time", "steps to safe", "seconds to safe", "violations", "safe goal rate")
+    columns = ("agent", "method", "seeds safe", "steps to safe", "seconds to safe", "violations", "safe goal rate")
     note = (
-        "Safe: the share of safe goals among the episodes of the last 5000 steps is at least half of the oracle's. "
-        "Medians over seeds, ∞ where most never are. Violations: episodes over the budget until then, or in all "
-        "200 000 steps; the arms that take no step have none. Rates: IQM over seeds with a 95 % bootstrap interval, of "
-        "the last 20 000 steps, or of 1000 episodes at ε = 0.25 for the arms that take no step. PPO-Lag and TRPO-PID "
-        "explore as their own policy does, without ε. Seconds of (a) to (b′) are for one agent, the others' for all "
-        "lanes of a program at once."
+        "A seed is safe once its safe goal rate over the last 5000 steps is at least half of the oracle's. Steps and "
+        "seconds are medians over seeds; ∞: most seeds are never safe. Violations: episodes over the budget until the "
+        "seed is safe, or in all 200 000 steps; methods without environment steps have none. Safe goal rate: IQM over "
+        "seeds with a 95 % bootstrap interval, in the last 20 000 steps, or in 1000 episodes at ε = 0.25 for methods "
+        "without environment steps. PPO-Lag and TRPO-PID explore with their stochastic policy, without ε. The seconds "
+        "of (a) to (b′) are for one agent; those of the others are for all agents that are trained in parallel."
     )
     return TextTable(f"After {plan.CHANGES[change].name} (oracle {rate:.3f})", columns, lines, note)
 
@@ -114,6 +114,6 @@ def _arm_lines(rows: Sequence[Numbers], change: int) -> Iterator[tuple[str, ...]
 
 
 def middle(values: Sequence[float | None], digits: int = 0) -> str:
-    """The median, where those without a value never got there."""
+    """The median as text; a missing value counts as infinite."""
     found = float(np.median([np.inf if value is None else value for value in values]))
     return "∞" if np.isinf(found) else f"{found:.{digits}f}"

@@ -1,4 +1,4 @@
-"""Where the best seed of each change walked in the evaluations after it (Figs. 8, 9, 13), as a small table."""
+"""The paths of the best seed in the evaluations after each change (Figs. 8, 9, 13), as a small table."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,11 +15,11 @@ from safedsr.runs.tracks import PARTS, pack_track, restore_track
 
 FILE = "walks"
 EVALUATIONS = tuple(phase.number for phase in plan.PHASES if phase.mode == EVALUATE and phase.start >= plan.CHANGE)
-NAMES = tuple(variant.name for variant in plan.VARIANTS)  # their places stand for them
+NAMES = tuple(variant.name for variant in plan.VARIANTS)  # stored as their index
 
 
 def write_walks(folder: Path, runs: Mapping[str, Path], scale: Scale) -> None:
-    """The walks of every variant's run folder, in eighths of a cell, as differences, which repeat themselves."""
+    """Write the paths of every variant, rounded to 1/8 of a cell and stored as differences (small when compressed)."""
     tables = []
     for name, path in runs.items():
         run, kept = load_run(path), load_trajectories(path)
@@ -36,7 +36,7 @@ def write_walks(folder: Path, runs: Mapping[str, Path], scale: Scale) -> None:
 
 
 def _by_phase(step: np.ndarray, scale: Scale) -> dict[int, np.ndarray]:
-    """The rows of each evaluation among steps."""
+    """Which of the steps belong to each evaluation."""
     phases = plan.phases(scale)
     ends = [phase.start for phase in phases[1:]] + [scale.of(plan.END)]
     return {
@@ -47,7 +47,7 @@ def _by_phase(step: np.ndarray, scale: Scale) -> dict[int, np.ndarray]:
 
 
 def read_walks(folder: Path) -> dict[tuple[str, int, int], tuple[int, np.ndarray]]:
-    """By variant, change and phase: the seed, and its positions [n, 2] in cells with NaN between episodes."""
+    """For each variant, change and phase: the seed and its positions [n, 2] in cells, with NaN between episodes."""
     found = storage.read_table(folder / FILE)
     table = found[0] if found else {"variant": np.zeros(0)}
     walks = {}

@@ -1,8 +1,8 @@
-"""Were the costs of the printed baselines counted twice, and did they learn from doubled costs too?
+"""Were the costs of the paper's baselines counted twice, and did the baselines also learn from doubled costs?
 
-All printed costs of the on-policy baselines are even. Three conditions could show that: true costs, doubled costs, and
-learning from true costs while safety is counted with doubled ones, which is counting against half the budget. They are
-told apart by the counts of seven baselines in one room.
+In the paper, all costs of the on-policy baselines are even. This module compares three conditions with the paper: true
+costs; doubled costs; and true costs in learning but doubled costs in the safe goal count (the same as half the budget).
+It uses the goal counts of seven baselines in one room.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from safedsr.paper.tables import BUDGET, STEPS, printed
+from safedsr.paper.tables import BUDGET, STEPS, reported
 from safedsr.runs.results import HALVED, Result
 
 BASELINES = ("cppo-pid", "trpo-pid", "cpo", "ipo", "oncrpo", "ppo-lag", "rcpo")
 LAYOUT = "one-room"
-CONDITIONS = {  # which costs a run has, and which of its counts are the safe ones
+CONDITIONS = {  # costs of the runs, and the count that is used as safe goals
     "cost 1": ("diamond", "safe goal count"),
     "cost 1, safety counted at 2": ("diamond", HALVED),
     "cost 2": ("2*diamond", "safe goal count"),
@@ -26,16 +26,16 @@ Counts = Mapping[str, np.ndarray]  # algorithm -> [2, S]: goals and safe goals o
 
 
 class Misfit(NamedTuple):
-    """How far a condition is from the printed counts: Σ |log(ours / printed)| of means over seeds."""
+    """The distance of a condition from the paper's counts: Σ |log(ours / paper's)| of means over seeds."""
 
     value: float
-    low: float  # 95 % of the bootstrap over seeds
+    low: float  # 95 % bootstrap interval over seeds
     high: float
     best: float  # share of bootstrap samples in which this condition fits best
 
 
 def counts_of(results: Sequence[Result], condition: str) -> Counts | None:
-    """The counts of a condition, or None unless all seven baselines are there."""
+    """The counts of a condition; None if one of the seven baselines is missing."""
     costs, safe = CONDITIONS[condition]
     found = {
         result.algorithm: np.stack([result.counts["goal count"], result.counts[safe]])
@@ -48,7 +48,7 @@ def counts_of(results: Sequence[Result], condition: str) -> Counts | None:
 
 
 def misfits(results: Sequence[Result], seed: int = 0) -> dict[str, Misfit] | None:
-    """The misfit of every condition; None unless the results hold all of them."""
+    """The misfit of every condition; None if results of one condition are missing."""
     counts = {name: counts_of(results, name) for name in CONDITIONS}
     if not all(counts.values()):
         return None
@@ -61,7 +61,7 @@ def misfits(results: Sequence[Result], seed: int = 0) -> dict[str, Misfit] | Non
 
 
 def _sample(counts: Mapping[str, Counts | None], rng: np.random.Generator) -> list[float]:
-    """The misfits with seeds drawn anew; the two conditions that share a run share the draw."""
+    """The misfits of one bootstrap sample of seeds; conditions with the same runs use the same sample."""
     picks = {costs: {name: rng.random(100) for name in BASELINES} for costs, _ in CONDITIONS.values()}
     found = []
     for condition, (costs, _) in CONDITIONS.items():
@@ -74,11 +74,11 @@ def _sample(counts: Mapping[str, Counts | None], rng: np.random.Generator) -> li
 
 
 def misfit(means: Mapping[str, np.ndarray]) -> float:
-    """Σ |log(ours / printed)| over goals and safe goals [2] of each algorithm; counts below 1 count as 1."""
+    """Σ |log(ours / paper's)| over goals and safe goals [2] of each algorithm; counts below 1 count as 1."""
     total = 0.0
     for name, ours in means.items():
         for key, value in zip(("goal_count_costs", "safe_goal_count_costs"), ours, strict=True):
-            paper = printed(key, LAYOUT, name)
+            paper = reported(key, LAYOUT, name)
             assert paper
             total += abs(np.log(max(value, 1.0) / paper.mean))
     return float(total)

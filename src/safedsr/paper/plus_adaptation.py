@@ -1,7 +1,7 @@
-"""How SafeDSR-plus adapts: agents of the experiment 'plus' that know one cost map and are given others.
+"""How SafeDSR-plus adapts: agents of the experiment 'plus' that were trained with one set of costs get other costs.
 
-No step is taken in the environment. Every agent leaves a small file, so that the work can be stopped and shared between
-processes, like the rungs of the experiment with changing costs.
+There are no new training steps. The results of every agent are saved in a small file, so that the work can be
+interrupted and shared between processes, as in the experiment with changing costs (`adaptation_rungs`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,12 +27,12 @@ from safedsr.runs.folder import read_config
 KNOWN, NEW = ("two-rooms", "diamond"), ("small-diamond", "square", "inverse-diamond")
 UPDATES, EPISODES, PLACES = 10_000, 1_000, 20_000
 FOLDER, FILE = "adaptation", "table.md"
-# What two of its parts are there for shows here, if anywhere.
+# The whole agent, and two ablations that matter for adaptation.
 RUNS = ("safedsr-plus", "safedsr-plus-values-alone", "safedsr-plus-uniform-replay")
 
 
 def finish(out: Path, scale: Scale) -> list[TextTable]:
-    """Adapt the agents of the experiment in `out`, as far as that is not done, and give a table for each run."""
+    """Adapt the agents of the experiment in `out`, except those already done, and return a table for each run."""
     folder = out / FOLDER
     oracle = {costs: row["safe_goal_rate"] for costs, row in oracles(scale, folder, NEW).items()}
     runs = [run for run in RUNS if known_task(out / run) is not None]
@@ -44,21 +44,21 @@ def finish(out: Path, scale: Scale) -> list[TextTable]:
 
 
 class Try(NamedTuple):
-    """One agent and the costs it is given."""
+    """One agent and its new costs."""
 
     seed: int
     costs: str
 
     @property
     def file(self) -> str:
-        """Where its numbers are kept."""
+        """The file for its numbers."""
         return f"{self.costs}-{self.seed}.json"
 
 
 def adapt_all(
     run: Path, out: Path, oracle: Mapping[str, float], updates: int = UPDATES, show: Callable[[str], None] = print
 ) -> None:
-    """Try every agent of a run that knows the known costs on all new ones; `oracle` holds the safe share of each."""
+    """Adapt every agent of a run to all new costs; `oracle` has the oracle's safe goal rate for each of them."""
     out.mkdir(parents=True, exist_ok=True)
     seeds = storage.read_json(run / "manifest.json", ["seeds"])["seeds"]
     places = {out / one.file: one for one in tries(seeds)}
@@ -66,7 +66,7 @@ def adapt_all(
         return
     known = known_task(run)
     if known is None:
-        raise UserError(f"{run} has no agent that knows {KNOWN[0]} with {KNOWN[1]} costs; train that part first")
+        raise UserError(f"{run} has no agent trained in {KNOWN[0]} with {KNOWN[1]} costs; train that part first")
     agents = {seed: agent for (task, seed), agent in load_all(run).items() if task == known}
     for path in storage.unclaimed(places):
         one = places[path]
@@ -76,14 +76,14 @@ def adapt_all(
 
 
 def tries(seeds: Iterable[int]) -> Iterator[Try]:
-    """Everything there is to try, seed by seed."""
+    """All pairs of seed and new costs."""
     for seed in sorted(seeds):
         for costs in NEW:
             yield Try(seed, costs)
 
 
 def known_task(run: Path) -> int | None:
-    """Which task of a run has the known costs, if there is such a run and one has."""
+    """The number of the task with the known costs; None if there is no such run or task."""
     if not (run / "config.json").is_file():
         return None
     about = read_config(run)["tasks"]
@@ -91,7 +91,7 @@ def known_task(run: Path) -> int | None:
 
 
 def held_out_r2(agent: Agent, costs: str, seed: int = 0) -> float:
-    """R² of new costs on φ with refitted weights, on steps from uniformly random free places with random actions."""
+    """R² of the new costs predicted from φ with refitted weights, for random free positions and random actions."""
     layout = task_of(agent, costs).params
     w_c = np.asarray(learner_of(agent.refit(costs)).weights.w_c, np.float64)[0]
     rng, config = np.random.default_rng(seed), GridConfig(**agent.job.environment.settings)
@@ -111,7 +111,7 @@ def held_out_r2(agent: Agent, costs: str, seed: int = 0) -> float:
 
 
 def adaptation_table(out: Path, oracle: Mapping[str, float]) -> TextTable:
-    """Safe share after each rung, over seeds, beside the oracle's."""
+    """The safe goal rate after each level of adaptation, over seeds, and the oracle's."""
     found = [storage.read_json(path, ["costs", "rows", "r2"]) for path in sorted(out.glob("*.json"))]
     lines = []
     for costs in NEW:
@@ -122,6 +122,6 @@ def adaptation_table(out: Path, oracle: Mapping[str, float]) -> TextTable:
             seconds = f"{np.median([row['seconds'] for row in rungs[-1]]):.0f}"
             fit = f"{over_seeds(here, 'r2').iqm:.3f}"
             lines.append((costs, str(len(here)), fit, *rates, f"{oracle[costs]:.3f}", seconds))
-    columns = ("new costs", "agents", "R² on φ", *RUNG_NAMES.values(), "oracle", "seconds")
-    note = f"Share of safe goals in {EPISODES} episodes at ε = 0.25: IQM over agents with a 95 % bootstrap interval."
+    columns = ("new costs", "agents", "R² of costs", *RUNG_NAMES.values(), "oracle", "seconds")
+    note = f"Safe goal rate in {EPISODES} episodes at ε = 0.25: IQM over agents with a 95 % bootstrap interval."
     return TextTable(f"{out.name}, {KNOWN[0]}, trained on {KNOWN[1]}", columns, lines, note)

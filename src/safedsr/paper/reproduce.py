@@ -1,4 +1,4 @@
-"""From experiments to run folders: done jobs are skipped, begun ones go on, and all of them are checked first."""
+"""Run the experiments. Finished runs are skipped, interrupted runs continue, and all folders are checked first."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -18,20 +18,20 @@ from safedsr.runs.job import Job, grid_job, tasks_for
 from safedsr.runs.pack import PACKED
 from safedsr.validation import with_settings
 
-COMPILING = 15.0  # seconds a job, on two cores
-STEP_SECONDS = 17e-6  # of an on-policy baseline
-SAMPLE_SECONDS = {"safedqn": 4e-6, "safedsr": 16e-6, "safedsr-plus": 4e-6}  # of a transition that is learnt from
+COMPILING = 15.0  # seconds per job, on two cores
+STEP_SECONDS = 17e-6  # per step of an on-policy baseline
+SAMPLE_SECONDS = {"safedqn": 4e-6, "safedsr": 16e-6, "safedsr-plus": 4e-6}  # per transition in a batch
 
 
 class PlannedRun(NamedTuple):
-    """A run folder to fill."""
+    """A run that is to be done, and the name of its folder."""
 
     name: str
     job: Job
 
     @property
     def work(self) -> float:
-        """About how many seconds it takes on two cores."""
+        """Estimated seconds on two cores."""
         job, agent = self.job, self.job.agent
         seconds = STEP_SECONDS
         if job.algorithm in SAMPLE_SECONDS:
@@ -47,14 +47,14 @@ def plan(
     layouts: Sequence[str] = (),
     seeds: int | None = None,
 ) -> list[PlannedRun]:
-    """The jobs of an experiment, all of it or the algorithms, maps and number of seeds that are given."""
+    """The runs of an experiment: all of them, or only the given algorithms, maps and number of seeds."""
     if experiment not in EXPERIMENTS:
         raise unknown("experiment", experiment, EXPERIMENTS)
     rows = [shorten(row) if quick else row for row in EXPERIMENTS[experiment]]
     known = {algorithm for row in rows for algorithm in row.algorithms}
     for algorithm in algos:
         if find_algorithm(algorithm).name not in known:
-            raise UserError(f"{algorithm} is not part of '{experiment}'; it has {', '.join(sorted(known))}")
+            raise UserError(f"{algorithm} is not part of '{experiment}'; its algorithms are {', '.join(sorted(known))}")
     rows = [row._replace(layouts=tuple(layouts) or row.layouts) for row in rows]
     return [
         plan_run(row if seeds is None else row._replace(seeds=seeds), algorithm, quick)
@@ -65,11 +65,11 @@ def plan(
 
 
 def plan_run(row: RunGroup, algorithm: str, quick: bool = False) -> PlannedRun:
-    """One algorithm of a row as a job."""
+    """The run of one algorithm of a group."""
     settings = {**(QUICK_SETTINGS[algorithm] if quick else {}), **row.settings}
     agent = with_settings(find_algorithm(algorithm).settings(row.preset), settings)
     tasks = tasks_for(algorithm, row.layouts, row.costs, row.budget)
-    # A short run must not end with a shorter chunk, which would be compiled again.
+    # All chunks of a short run have the same length: another length would be compiled again.
     chunk = agent.period if quick else None
     training = TrainConfig(steps=row.steps, chunk=chunk, trajectories=row.trajectories)
     seeds = tuple(range(row.first_seed, row.first_seed + row.seeds))
@@ -77,22 +77,22 @@ def plan_run(row: RunGroup, algorithm: str, quick: bool = False) -> PlannedRun:
 
 
 def standing(one: PlannedRun, folder: Path) -> Literal["new", "begun", "done"]:
-    """How far a planned run's folder is; raises if it holds something else."""
+    """Whether a planned run is new, begun or done; raises if its folder contains something else."""
     if not (folder / "manifest.json").exists():
         if folder.exists() and any(entry.name != ".lock" for entry in folder.iterdir()):
-            raise UserError(f"{folder} is not empty and no run; remove it, or choose another --out")
+            raise UserError(f"{folder} is not empty and is not a run folder; remove it, or choose another --out")
         return "new"
     packed = storage.read_json(folder / "manifest.json", ["format"])["format"] == PACKED
     require_same(one.job, read_config(folder), folder)
     found = storage.read_table(folder / ("summary" if packed else "episodes"))
     done = found is not None and found[1].get("step") == str(one.job.train.steps)
     if packed and not done:
-        raise UserError(f"{folder} is packed and cannot go on; remove it, or choose another --out")
+        raise UserError(f"{folder} is a packed copy and cannot be continued; remove it, or choose another --out")
     return "done" if done else "begun"
 
 
 def reproduce(planned: Iterable[PlannedRun], out: Path, show: ShowJob | None = None) -> list[str]:
-    """Bring every planned run to its end, in folders under `out`; gives what broke down on the way."""
+    """Finish all planned runs in folders under `out`; return the errors of trainings that failed."""
     planned = list(planned)
     standings = [standing(one, out / one.name) for one in planned]
     total, before, broken = sum(one.work for one in planned), 0.0, []
@@ -119,10 +119,10 @@ def _finish(one: PlannedRun, found: str, folder: Path, show: Show) -> None:
         elif found == "begun":
             resume(folder, asdict(one.job.train), one.job, show)
     except Stopped as stop:
-        raise Stopped(f"{stop.args[0].partition(';')[0]}; the same command goes on from there") from None
+        raise Stopped(f"{stop.args[0].partition(';')[0]}; the same command continues from there") from None
 
 
 def share_done(planned: Sequence[PlannedRun], out: Path) -> float:
-    """The share of all work that is done."""
+    """The share of the work that is already done."""
     done = sum(one.work for one in planned if standing(one, out / one.name) == "done")
     return done / sum(one.work for one in planned)

@@ -1,4 +1,4 @@
-"""The five printed tables of results (Tables 3 to 7) and the cells in them."""
+"""The paper's five tables of results (Tables 3 to 7)."""
 
 import json
 from functools import cache
@@ -11,7 +11,7 @@ SEEDS = 10
 
 
 class Reported(NamedTuple):
-    """One printed row: statistics over ten seeds."""
+    """One row of a table in the paper: statistics over ten seeds."""
 
     mean: float
     std: float
@@ -21,12 +21,12 @@ class Reported(NamedTuple):
 
 
 class PaperTable(NamedTuple):
-    """Where a printed table is found, and what it shows."""
+    """One of the paper's tables: its number, and the metric that it shows."""
 
     number: int
     key: str  # in tables.json
     title: str
-    metric: str  # of safedsr.results; of the costs, all that begin so
+    metric: str  # a count of `Result`; for costs, the first words of all of them
     with_costs: bool
     note: str = ""
 
@@ -40,8 +40,8 @@ TABLES = (
         "Safe goal count, environments with costs",
         "safe goal count",
         True,
-        "If the printed costs of the eleven on-policy baselines are doubled (see the table of costs), their printed "
-        "safe goals were perhaps counted with doubled costs too: against half the budget.",
+        "If the paper's costs of the eleven on-policy baselines are doubled (see Table 7), their safe goals were "
+        "perhaps also counted with doubled costs, that is, with half the budget.",
     ),
     PaperTable(6, "episodic_reward_costs", "Reward of the last episode, environments with costs", "last reward", True),
     PaperTable(
@@ -50,9 +50,10 @@ TABLES = (
         "Cost of the last episode, environments with costs",
         "last cost",
         True,
-        "All 33 printed cells of the eleven on-policy baselines are what ten even costs give (ten times the mean is "
-        "even): their costs seem to be counted twice; those of SafeDQN and SafeDSR are not. The printed values are "
-        "shown as printed and ours as the environment gives them: a baseline that does the same has half the cost.",
+        "In the paper, the costs of the eleven on-policy baselines seem to be counted twice: all their 33 cells are "
+        "possible means of ten even costs (ten times the mean is even). This is not true for SafeDQN and SafeDSR. This "
+        "table shows the paper's values unchanged, and our costs as the environment gives them: a baseline that "
+        "behaves as in the paper has half the cost.",
     ),
 )
 
@@ -62,12 +63,7 @@ def _cells() -> dict[str, Any]:
     return json.loads(Path(__file__).with_name("tables.json").read_text(encoding="utf-8"))
 
 
-def printed(key: str, layout: str, algorithm: str) -> Reported | None:
-    """The printed row of an algorithm on a map, if there is one."""
+def reported(key: str, layout: str, algorithm: str) -> Reported | None:
+    """The paper's values for an algorithm on a map; None if the paper has none."""
     found = _cells()[key].get(layout, {}).get(algorithm)
     return Reported(*found) if found else None
-
-
-def printed_algorithms() -> list[str]:
-    """The thirteen algorithms of the printed tables."""
-    return list(_cells()[TABLES[0].key]["one-room"])

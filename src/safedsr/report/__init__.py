@@ -1,1 +1,1 @@
-"""Run folders as tables: rows beside the paper's, and the files of a report."""
+"""Tables that compare run folders with the paper, and the files of a report."""

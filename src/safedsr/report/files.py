@@ -1,4 +1,4 @@
-"""A report as files: tables.md, tables.csv, and index.html, a page that needs nothing else."""
+"""A report as files: tables.md, tables.csv, and index.html, one page with all tables and figures."""
 
 import base64
 import csv
@@ -14,18 +14,18 @@ from safedsr.report.tables import VERDICTS, Report, TableRow
 from safedsr.runs.metrics import Summary
 from safedsr.runs.storage import write_atomic
 
-COLUMNS = ("algorithm", "seeds", "mean", "std", "p25", "IQM (95 %)", "p75", "printed", "ratio", "verdict")
-DOUBLED = "Were the costs of the printed baselines counted twice?"
+COLUMNS = ("algorithm", "seeds", "mean", "std", "p25", "IQM (95 %)", "p75", "paper", "ratio", "verdict")
+DOUBLED = "Were the costs of the paper's baselines counted twice?"
 DOUBLED_COLUMNS = ("condition", "Σ |log ratio| (95 %)", "fits best in")
 DOUBLED_NOTE = (
-    "Mean goals and safe goals of seven baselines in one room with the diamond, against the printed means; the "
-    "interval and the last column are a bootstrap over seeds. Counting safety at twice the cost is counting against "
-    "half the budget."
+    "Mean goals and safe goals of seven baselines in one room with the diamond costs, compared with the paper's means. "
+    "The interval and the last column come from a bootstrap over seeds. Safety counted with doubled costs is the same "
+    "as safety counted with half the budget."
 )
 INTRODUCTION = (
-    "Every printed table with ours beside it: statistics over seeds, the interquartile mean (IQM) with its 95 % "
-    "bootstrap interval, the printed IQM, and ours in units of it. Rows without a printed value are ours alone: other "
-    "settings, costs, budgets or steps than the paper's."
+    "The paper's tables with our results: statistics over seeds, the interquartile mean (IQM) with its 95 % bootstrap "
+    "interval, the paper's IQM, and the ratio of our IQM to the paper's. A row without a paper value is not in the "
+    "paper: its algorithm, settings, costs, budget or steps are different."
 )
 STYLE = """\
 :root { color-scheme: light dark; }
@@ -59,7 +59,7 @@ PAGE = """\
 
 
 def cells(row: TableRow) -> tuple[str, ...]:
-    """A row as people read it, in the order of COLUMNS."""
+    """A row as text, in the order of COLUMNS."""
     found = row.found
     return (
         row.label,
@@ -67,14 +67,14 @@ def cells(row: TableRow) -> tuple[str, ...]:
         *(f"{value:.1f}" for value in (found.mean, found.std, found.p25)),
         f"{found.iqm:.1f} ({found.low:.1f} … {found.high:.1f})",
         f"{found.p75:.1f}",
-        f"{row.printed.iqm:.1f}" if row.printed else "",
+        f"{row.paper.iqm:.1f}" if row.paper else "",
         "" if row.ratio is None else f"{row.ratio:.2f}",
         row.verdict,
     )
 
 
 def doubled_rows(report: Report) -> list[tuple[str, ...]]:
-    """The conditions under which the printed costs may have come about, in the order of DOUBLED_COLUMNS."""
+    """How well each way to count costs fits the paper, in the order of DOUBLED_COLUMNS."""
     return [
         (name, f"{found.value:.2f} ({found.low:.2f} … {found.high:.2f})", f"{found.best:.1%}")
         for name, found in (report.doubled or {}).items()
@@ -87,12 +87,12 @@ def sections(rows: Sequence[TableRow]) -> list[tuple[str, list[TableRow]]]:
 
 
 def heading(table: PaperTable) -> str:
-    """What stands over a table."""
+    """The heading of a table."""
     return f"Table {table.number}: {table.title}"
 
 
 def as_dict(row: TableRow) -> dict[str, Any]:
-    """A row for machines."""
+    """A row for JSON."""
     return {
         "table": row.table.number,
         "metric": row.table.metric,
@@ -100,14 +100,14 @@ def as_dict(row: TableRow) -> dict[str, Any]:
         "algorithm": row.label,
         "seeds": row.seeds,
         "found": row.found._asdict(),
-        "printed": row.printed._asdict() if row.printed else None,
+        "paper": row.paper._asdict() if row.paper else None,
         "ratio": row.ratio,
         "verdict": row.verdict,
     }
 
 
 def write_report(report: Report, folder: str | Path, figures: Sequence[tuple[str, Path]] = ()) -> Path:
-    """Write the three files into a folder; gives the page."""
+    """Write the three files into a folder; return the path of the page."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     texts = {
@@ -122,7 +122,7 @@ def write_report(report: Report, folder: str | Path, figures: Sequence[tuple[str
 
 def markdown(report: Report) -> str:
     """The tables as Markdown."""
-    lines = ["# Results beside the printed tables", "", INTRODUCTION, ""]
+    lines = ["# Results beside the paper's tables", "", INTRODUCTION, ""]
     lines += [f"- **{name}**: {meaning}" for name, meaning in VERDICTS.items()]
     for table in TABLES:
         if rows := report.of(table):
@@ -154,22 +154,22 @@ def _escaped(text: str) -> str:
 
 
 def comma_separated(report: Report) -> str:
-    """Every row with all its digits, for machines."""
+    """The rows as CSV, with all digits."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    paper = [f"printed_{name}" for name in Reported._fields]
+    paper = [f"paper_{name}" for name in Reported._fields]
     writer.writerow(
         ["table", "metric", "environment", "algorithm", "seeds", *Summary._fields, *paper, "ratio", "verdict"]
     )
     for row in report.rows:
         about = (row.table.number, row.table.metric, row.environment, row.label, row.seeds)
-        writer.writerow([*about, *row.found, *(row.printed or [""] * len(paper)), row.ratio, row.verdict])
+        writer.writerow([*about, *row.found, *(row.paper or [""] * len(paper)), row.ratio, row.verdict])
     return file.getvalue()
 
 
 def page(report: Report, figures: Sequence[tuple[str, Path]] = ()) -> str:
-    """The whole report as one HTML page, pictures included."""
-    parts = [f"<h1>Results beside the printed tables</h1>\n<p>{html.escape(INTRODUCTION)}</p>"]
+    """The whole report as one HTML page, with the figures inside."""
+    parts = [f"<h1>Results beside the paper's tables</h1>\n<p>{html.escape(INTRODUCTION)}</p>"]
     parts += ["<ul>", *(f"<li><b>{name}</b>: {html.escape(text)}</li>" for name, text in VERDICTS.items()), "</ul>"]
     for table in TABLES:
         if rows := report.of(table):

@@ -29,7 +29,6 @@ class Walker(NamedTuple):
     """A state."""
 
     stair: Array  # [] int32
-    time: Array  # [] int32
 
 
 def observe(walker: Walker) -> Array:
@@ -46,7 +45,7 @@ def stair_of(obs: Array) -> Array:
 def reset(key: Array, params: Stairs) -> tuple[Walker, Array]:
     """The lowest stair."""
     del key, params
-    walker = Walker(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
+    walker = Walker(jnp.zeros((), jnp.int32))
     return walker, observe(walker)
 
 
@@ -54,14 +53,14 @@ def step(key: Array, walker: Walker, action: Array, params: Stairs) -> tuple[Wal
     """One stair down, none or one up."""
     del key
     stair = jnp.clip(walker.stair + action - 1, 0, TOP)
-    after = Walker(stair, walker.time + 1)
+    after = Walker(stair)
     top = stair == TOP
     return after, Step(
         obs=observe(after),
         reward=jnp.where(top, 1.0, -0.01),
         cost=jnp.asarray(params.costs)[:, stair],
         terminated=top,
-        truncated=~top & (after.time >= LIMIT),
+        truncated=jnp.zeros((), bool),
         success=top,
     )
 
@@ -83,6 +82,7 @@ def make_stairs(num_costs: int, *, known: bool = True) -> Environment:
             high=(1.0, 1.0, 1.0, 1.0, 1.0),
             reward_range=(-0.01, 1.0) if known else None,
             cost_ceilings=(1.0,) * num_costs if known else None,
+            time_limit=LIMIT,
             action_names=ACTIONS,
         ),
         reset=reset,

@@ -62,9 +62,10 @@ def evaluate_run(
     episodes: int = 1000,
     epsilon: float = 0.0,
     seed: int | None = None,
+    environment: Environment | None = None,
 ) -> list[tuple[Agent, Task, Evaluation]]:
     """Evaluate all agents of a run folder, or those of one seed: agent, task of the evaluation, and results."""
-    agents = load_all(path)
+    agents = load_all(path, environment)
     seeds = {number for _, number in agents}
     require(seed is None or seed in seeds, "seed", seed, f"the run has {', '.join(map(str, sorted(seeds)))}")
     rows = []

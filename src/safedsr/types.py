@@ -16,7 +16,7 @@ class Transition(NamedTuple):
     action: Array  # [] int32
     reward: Array  # []
     cost: Array  # [J]
-    next_obs: Array  # [observations] before any reset
+    next_obs: Array  # [observations] s′, before any reset; the next start if SafeDSR has terminal="restart"
     terminated: Array  # [] 1 if the episode terminated (not by a time limit), else 0, or JOINED
 
 
@@ -85,7 +85,7 @@ class Adaptable(NamedTuple):
 
     features: Callable[[PyTree, Array, Array], Array]  # (policy, obs, action) -> φ [d]
     learner: Callable[[PyTree, Array], PyTree]  # (policy, key) -> learner state that continues from the policy
-    rehearse: Callable[[PyTree, Transition, int, int, int], Rehearsal]  # (policy, steps, costs, updates, seed)
+    rehearse: Callable[[PyTree, Transition, int, int], Rehearsal]  # (policy, steps, updates, seed)
     settled: int  # environment step at which every schedule has ended and φ is frozen, if the agent freezes it
     settings: Any  # the algorithm's settings for further training, without pretraining
 
@@ -121,5 +121,7 @@ class Trainer(NamedTuple):
     """State -> stored rows [n, width] that may be saved with a policy, and which of them are filled [n]."""
     refill: Callable[..., PyTree] | None = None
     """(state, key, rows, params) -> the state with these rows in its reservoir, if it has one."""
+    proceed: Callable[..., PyTree] | None = None
+    """(fresh state, policy, keys [2], rows, count, params) -> a state that continues from a policy and these rows."""
     crop: Callable[[PyTree, Any], PyTree] = lambda policy, params: policy  # removes padding from a policy
     adaptable: Adaptable | None = None

@@ -10,7 +10,8 @@ from jax.flatten_util import ravel_pytree
 from tiny import linear
 
 from safedsr.agents.onpolicy import rollout
-from safedsr.agents.onpolicy.config import OnPolicyConfig
+from safedsr.agents.onpolicy.baselines import BASELINES
+from safedsr.agents.onpolicy.config import BY_GRADIENT, OnPolicyConfig
 from safedsr.agents.onpolicy.controllers import barrier, lagrangian, pid, switch
 from safedsr.agents.onpolicy.learner import clip_length, minibatches
 from safedsr.agents.onpolicy.problem import divergence, log_probs
@@ -242,7 +243,12 @@ def test_a_direction_that_is_not_finite_gives_no_step():
 
 
 def test_a_run_may_not_outlast_its_learning_rate():
-    OnPolicyConfig(decay_steps=1000).check_steps(1000)
-    OnPolicyConfig(decay_steps=0).check_steps(2000)
+    OnPolicyConfig(decay_steps=1000).check_steps(1000, "ppo")
+    OnPolicyConfig(decay_steps=0).check_steps(2000, "ppo")
+    OnPolicyConfig(decay_steps=1000).check_steps(2000, "trpo")  # it has no such rate
     with pytest.raises(UserError, match=r"^decay_steps is 1000; then the learning rate is 0, and the run has 2000"):
-        OnPolicyConfig(decay_steps=1000).check_steps(2000)
+        OnPolicyConfig(decay_steps=1000).check_steps(2000, "ppo")
+
+
+def test_the_rows_that_use_a_learning_rate_are_known():
+    assert set(BY_GRADIENT) == {name for name, row in BASELINES.items() if row.surrogate}

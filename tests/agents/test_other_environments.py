@@ -7,11 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from stairs import ACTIONS, make_stairs, observe, stairs_job, stairs_task
+from stairs import ACTIONS, Stairs, make_stairs, observe, stairs_job, stairs_task, step
 from stairs import Walker as Stair
 from tiny import same_trees
 
 import safedsr
+from safedsr.adapt.config import CertificateConfig, ClimbConfig
 from safedsr.agents.onpolicy.baselines import BASELINES
 from safedsr.agents.plus.config import SafeDsrPlusConfig
 from safedsr.agents.registry import ALGORITHMS, find_algorithm
@@ -20,7 +21,10 @@ from safedsr.agents.safedsr.config import SafeDsrConfig
 from safedsr.core.config import EpsilonSchedule, MultiplierConfig
 from safedsr.engine.evaluate import evaluate
 from safedsr.engine.train import resume, train
+from safedsr.envs.environment import Task
 from safedsr.errors import UserError
+from safedsr.runs.config import TrainConfig
+from safedsr.runs.job import Job
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 SHARED: dict[str, Any] = {
@@ -55,6 +59,7 @@ PLUS: dict[str, Any] = {
     "phi_batch": 8,
 }
 STEPS = 1000
+FEW = CertificateConfig(episodes=64)
 
 
 def settings_of(name: str) -> Any:
@@ -77,14 +82,14 @@ def costs_of(name: str) -> int:
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_goes_up_the_stairs(name, tmp_path):
-    """Train half-way, go on, load, act: the way up is known, and the same as without a stop."""
+    """Train half of the steps, resume, load, act: the best actions are known."""
     costs, agent = costs_of(name), settings_of(name)
     half = STEPS // 2
     job = stairs_job(name, agent, costs, half, checkpoint_seconds=0)
     train(job, tmp_path / "run")
     resume(tmp_path / "run", {"steps": STEPS}, environment=make_stairs(costs))
     loaded = safedsr.load(tmp_path / "run", environment=make_stairs(costs))
-    stairs = np.stack([observe(Stair(jnp.int32(n), jnp.int32(0))) for n in range(4)])
+    stairs = np.stack([observe(Stair(jnp.int32(n))) for n in range(4)])
     assert [ACTIONS[a] for a in loaded.act(stairs)] == ["up"] * 4
     found = evaluate(loaded, episodes=20)
     assert found.goal_rate.value == 1 and found.length.value == 4
@@ -110,9 +115,13 @@ def test_ranges_of_rewards_and_costs_may_be_unknown(tmp_path):
 
 
 def test_what_an_environment_does_not_offer_is_said():
-    with pytest.raises(UserError, match=r"^trajectories are positions, and the environment 'stairs' does not offer"):
+    with pytest.raises(
+        UserError, match=r"^saving trajectories needs the function 'position', which the environment 'stairs' does not"
+    ):
         stairs_job("safedqn", settings_of("safedqn"), 1, 200, trajectories=100)
-    with pytest.raises(UserError, match=r"^pretraining takes steps that begin anywhere, and the environment 'stairs'"):
+    with pytest.raises(
+        UserError, match=r"^pretraining needs the function 'random_steps', which the environment 'stairs' does not"
+    ):
         find_trainer("safedsr", dataclasses.replace(settings_of("safedsr"), pretrain=5))
     with pytest.raises(UserError, match=r"^action_order is 'urdl', which is for environments whose actions are up"):
         trainer = find_trainer("ppo-lag", dataclasses.replace(settings_of("ppo-lag"), action_order="urdl"))
@@ -133,3 +142,61 @@ def test_remembered_steps_travel_with_the_policy(tmp_path):
     one.save(tmp_path / "copy")
     other = safedsr.load(tmp_path / "copy", environment=make_stairs(2))
     assert same_trees((one.policy, one.experience), (other.policy, other.experience))
+
+
+def test_an_agent_adapts_to_another_task_of_its_environment(tmp_path):
+    """The second cost moves to the third stair only; weights are fitted to relabelled memory, and M learns from it."""
+    train(stairs_job("safedsr-plus", settings_of("safedsr-plus"), 2, STEPS), tmp_path / "run")
+    agent = safedsr.load(tmp_path / "run", environment=make_stairs(2))
+    other = stairs_task(2)
+    other = other._replace(params=Stairs(np.array([[0, 0, 0, 0, 0], [0, 0, 0, 1, 0]], np.float32)))
+    for found in (
+        agent.refit(other),
+        agent.adapt(other, "memory", certificate=FEW, spend=ClimbConfig(updates=50)).agent,
+    ):
+        assert found.task.params is other.params
+        costs = [cost.value for cost in evaluate(found, episodes=20).cost]
+        assert costs == [0.0, 1.0] and evaluate(found, episodes=20).goal_rate.value == 1
+        assert agent.experience is not None
+        steps = agent.experience.steps
+        labelled = found.update(steps.obs[:5], steps.action[:5], np.zeros((5, 2)))
+        assert labelled.task.params is other.params
+    with pytest.raises(UserError, match=r"^'stairs' is not a map of the grid"):
+        agent.adapt("square")
+    with pytest.raises(UserError, match=r"^no costs given to adapt to"):
+        agent.adapt(None)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"^the environment 'stairs' has 2 costs and the task has 1; give equally many"):
+        evaluate(agent, stairs_task(1))
+
+
+def test_parameters_may_be_empty(tmp_path):
+    """Without parameters there is nothing to write down, and a run folder opens again."""
+    free = dataclasses.replace(
+        make_stairs(1),
+        step=lambda key, state, action, params: step(key, state, action, stairs_task(1).params),
+        to_json=None,
+        from_json=None,
+    )
+    task = Task("stairs", (), ("slippery",), (100.0,))
+    train(Job("safedqn", (task,), (0, 1), settings_of("safedqn"), free, TrainConfig(steps=200)), tmp_path / "run")
+    assert evaluate(safedsr.load(tmp_path / "run", environment=free), episodes=5).episodes == 5
+    with pytest.raises(UserError, match=r"^a task with parameters, .* needs the function 'to_json', which the environ"):
+        Job("safedqn", (stairs_task(1),), (0,), settings_of("safedqn"), free)
+
+
+def test_another_environment_than_that_of_the_training_is_refused(tmp_path):
+    slow = dataclasses.replace(make_stairs(1), settings={"slip": 0.1})
+    job = Job("safedqn", (stairs_task(1),), (0,), settings_of("safedqn"), slow, TrainConfig(steps=200))
+    train(job, tmp_path / "run")
+    with pytest.raises(
+        UserError, match=r"^this run was trained in 'stairs' with slip 0.1; the environment given has 0.9"
+    ):
+        safedsr.load(tmp_path / "run", environment=dataclasses.replace(slow, settings={"slip": 0.9}))
+
+
+def test_a_policy_without_memory_does_not_inherit_one(tmp_path):
+    train(stairs_job("safedsr-plus", settings_of("safedsr-plus"), 1, 200), tmp_path / "run")
+    agent = safedsr.load(tmp_path / "run", environment=make_stairs(1))
+    agent.save(tmp_path / "copy")
+    agent.changed(experience=None).save(tmp_path / "copy")
+    assert safedsr.load(tmp_path / "copy", environment=make_stairs(1)).experience is None

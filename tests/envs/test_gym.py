@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -9,10 +10,11 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from safedsr.envs import episode
 from safedsr.envs.grid import gym
-from safedsr.envs.grid import physics as grid
 from safedsr.envs.grid.catalog import load_scene
 from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.environment import make_grid
 from safedsr.envs.grid.gym import PIXELS, GridEnv, SafetyGymnasium
 from safedsr.errors import UserError
 
@@ -69,22 +71,24 @@ def test_an_episode_ends_at_the_goal_or_at_the_time_limit():
 def test_same_trajectory_as_the_pure_functions():
     env = make(layout="two-rooms", costs="diamond", config=GridConfig(time_limit=30))
     layout, config = env.scene.layout, env.config
-    step = jax.jit(grid.step, static_argnames="config")
+    environment = make_grid(config, 1)
+    step = jax.jit(partial(episode.step, environment))
     actions = np.random.default_rng(0).integers(0, 4, 90)
     obs, _ = env.reset(seed=7)
     key, reset_key = jax.random.split(jax.random.key(7))
-    state, expected = grid.reset(reset_key, layout)
-    np.testing.assert_array_equal(obs, expected)
+    running = episode.start(environment, reset_key, layout)
+    np.testing.assert_array_equal(obs, running.obs)
     for action in actions:
         key, step_key = jax.random.split(key)
-        state, result = step(step_key, state, jnp.array(action), layout, config)
+        running, moment = step(step_key, running, jnp.array(action), layout)
+        result = moment.step
         obs, reward, terminated, truncated, info = env.step(action)
         np.testing.assert_array_equal(obs, result.obs)
         np.testing.assert_array_equal(info["costs"], result.cost)
         assert (reward, terminated, truncated) == (result.reward, result.terminated, result.truncated)
         if terminated or truncated:
             key, reset_key = jax.random.split(key)
-            state, _ = grid.reset(reset_key, layout)
+            running = episode.start(environment, reset_key, layout)
             env.reset()
 
 

@@ -113,7 +113,7 @@ def test_no_folder_of_the_machine_stays_in_the_manifest(tmp_path):
     storage.write_json(full / "manifest.json", {**manifest, "command": command})
     packed = storage.read_json(pack(full, tmp_path / "packed") / "manifest.json")
     assert packed["command"] == "safedsr train safedqn --layout mine.txt one-room --costs 2*diamond --out=run"
-    assert packed == {**manifest, "format": "packed-1", "command": packed["command"]}
+    assert packed == {**manifest, "format": "packed-2", "command": packed["command"]}
 
 
 def test_what_cannot_be_packed(tmp_path, folders):

@@ -28,7 +28,7 @@ class Samples(NamedTuple):
 
 
 # A function takes arrays x, y of positions in cells and returns costs of the same shape, or [J, …].
-Costs = str | Sequence[str] | np.ndarray | Layout | Scene | Samples | Callable[[np.ndarray, np.ndarray], Any]
+Costs = str | Sequence[str] | np.ndarray | Layout | Scene | Task | Samples | Callable[[np.ndarray, np.ndarray], Any]
 
 
 class FitSet(NamedTuple):
@@ -61,6 +61,8 @@ def task_of(agent: TrainedPolicy, costs: Costs | None, budget: Any = None) -> Ta
     """The agent's task with other costs and budgets, for simulated episodes."""
     if costs is None:
         return agent.task._replace(budgets=budgets_for(agent.task, len(agent.task.budgets), budget))
+    if isinstance(costs, Task):
+        return costs if budget is None else costs._replace(budgets=parse_budgets(budget, len(costs.cost_names)))
     scene = changed_scene(scene_of(agent.task), costs)
     return grid_task(scene, budgets_for(agent.task, len(scene.cost_names), budget))
 
@@ -72,7 +74,7 @@ def budgets_for(trained: Task, count: int, budget: Any = None) -> tuple[float, .
     return parse_budgets(DEFAULT_BUDGET if budget is None else budget, count)
 
 
-def changed_scene(scene: Scene, costs: Costs) -> Scene:
+def changed_scene(scene: Scene, costs: Any) -> Scene:
     """The same map with other costs; a cost function is evaluated at the centres of the cells."""
     if isinstance(costs, Samples):
         raise UserError("labelled steps do not give the costs of the whole map; pass them to refit, or give a map")
@@ -117,45 +119,51 @@ def call(function: Callable[[np.ndarray, np.ndarray], Any], x: np.ndarray, y: np
 
 def fit_set(agent: TrainedPolicy, costs: Costs) -> FitSet:
     """Steps of the agent's replay memory, labelled with the new costs; or the labelled steps that were given."""
-    experience, scene = experience_of(agent), scene_of(agent.task)
+    experience = experience_of(agent)
     if isinstance(costs, Samples):
-        samples = check_samples(costs, scene)
+        samples = check_samples(costs, agent)
         known = agent.features(samples.obs, samples.action)
         return FitSet(known, known.T @ known, samples.cost)
     known = agent.features(experience.steps.obs[:FIT_STEPS], experience.steps.action[:FIT_STEPS])
     if callable(costs):
         fit = jax.tree.map(lambda x: x[:FIT_STEPS], experience.steps)
-        x, y = np.asarray(jax.vmap(end, (0, None))(fit, scene.layout), np.float64).T
+        x, y = np.asarray(jax.vmap(end, (0, None))(fit, scene_of(agent.task).layout), np.float64).T
         cost = _check_cost(call(costs, x, y).T)
     else:
-        layout = changed_scene(scene, costs).layout
-        cost = np.asarray(relabelled(experience, agent.job.environment, layout, FIT_STEPS).cost, np.float64)
+        params = task_of(agent, costs).params
+        cost = np.asarray(relabelled(experience, agent.job.environment, params, FIT_STEPS).cost, np.float64)
     return FitSet(known, experience.gram, cost)
 
 
-def check_samples(samples: Samples, scene: Scene) -> Samples:
-    """The samples as arrays [n, 2], [n] and [n, J], after a check that all are on the map."""
+def check_samples(samples: Samples, agent: TrainedPolicy) -> Samples:
+    """The samples as arrays [n, observations], [n] and [n, J]; on the grid, all of them must be on the map."""
+    spec = agent.job.environment.spec
     obs, action = np.asarray(samples.obs, np.float32), np.asarray(samples.action)
     cost = np.asarray(samples.cost, np.float64)
     cost = cost[:, None] if cost.ndim == 1 else cost
-    if obs.ndim != 2 or obs.shape[1] != 2 or action.shape != obs.shape[:1] or cost.shape[:1] != obs.shape[:1]:
+    size = spec.observations
+    if obs.ndim != 2 or obs.shape[1] != size or action.shape != obs.shape[:1] or cost.shape[:1] != obs.shape[:1]:
         raise UserError(
-            f"labelled steps have shapes {obs.shape}, {action.shape} and {cost.shape}; give obs [n, 2], action [n] and "
-            "cost [n] or [n, J]"
+            f"labelled steps have shapes {obs.shape}, {action.shape} and {cost.shape}; give obs [n, {size}], action "
+            "[n] and cost [n] or [n, J]"
         )
-    if not np.isin(action, range(physics.NUM_ACTIONS)).all():
-        raise UserError(
-            f"actions are 0 … {physics.NUM_ACTIONS - 1} ({', '.join(physics.ACTIONS)}); some labelled steps have others"
-        )
+    if not np.isin(action, range(spec.actions)).all():
+        names = f" ({', '.join(spec.action_names)})" if spec.action_names else ""
+        raise UserError(f"actions are 0 … {spec.actions - 1}{names}; some labelled steps have others")
+    if isinstance(agent.task.params, Layout):
+        _require_on_map(obs, agent.task.params)
+    return Samples(obs, action, _check_cost(cost))
+
+
+def _require_on_map(obs: np.ndarray, layout: Layout) -> None:
     finite = np.isfinite(obs)
-    blocked = np.asarray(_blocked(np.where(finite, obs, -1) * scene.layout.scale, scene.layout))
+    blocked = np.asarray(_blocked(np.where(finite, obs, -1) * layout.scale, layout))
     for n in np.nonzero(blocked)[0]:
         x, y = obs[n]
         raise UserError(
             f"label {n + 1} at observation ({x:g}, {y:g}) is off the map or in a wall; an observation is a position in "
-            f"cells divided by {float(scene.layout.scale):g}"
+            f"cells divided by {float(layout.scale):g}"
         )
-    return Samples(obs, action, _check_cost(cost))
 
 
 _blocked = jax.jit(jax.vmap(physics.blocked, (0, None)))

@@ -79,7 +79,9 @@ def remarks(agent: TrainedPolicy, costs: Costs) -> tuple[str, ...]:
         for j, (r2, auc) in enumerate(zip(found.r2, found.auc, strict=True))
         if r2 < GOOD_R2 and np.isfinite(auc)
     ]
-    layout, leverage = scene_of(agent.task).layout, leverage_map(agent)
+    if not isinstance(agent.task.params, Layout):
+        return tuple(poor)
+    layout, leverage = agent.task.params, leverage_map(agent)
     strange = (visits(experience_of(agent), layout) == 0) & ~layout.walls | (leverage > HIGH_LEVERAGE)
     strange[layout.goal[1], layout.goal[0]] = False  # episodes end there, so no step begins there
     if strange.any():

@@ -13,7 +13,7 @@ from safedsr.adapt.penalty import learn_penalty, score, search_penalty
 from safedsr.adapt.refit import refit
 from safedsr.adapt.successor import learn_from_memory
 from safedsr.envs.environment import Task
-from safedsr.errors import unknown
+from safedsr.errors import UserError, unknown
 from safedsr.runs.policy import AnyPolicy
 
 AUTO = "auto"
@@ -63,6 +63,8 @@ def adapt(
     if level not in (*LEVELS, AUTO):
         raise unknown("level", level, (*LEVELS, AUTO))
     experience_of(agent)
+    if costs is None:
+        raise UserError("no costs given to adapt to; give a name such as 'square', a file, an array, a map or a Task")
     task = task_of(agent, costs, budget)
     request = Request(costs, task, spend, certificate.epsilon, min(certificate.require + MARGIN, 1.0))
     warnings = remarks(agent, costs)

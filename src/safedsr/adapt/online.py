@@ -11,8 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from safedsr.adapt.costs import experience_of, learner_of
-from safedsr.agents.value_based.trainer import State, codec_of
-from safedsr.core import multiplier
 from safedsr.engine import loop
 from safedsr.engine.loop import Lane
 from safedsr.engine.program import Program
@@ -50,18 +48,12 @@ def start_state(program: Program, agent: TrainedPolicy, task: Task, seed: int, c
 
     `count` is the number of rows that the ring has received; the ring is full.
     """
-    key, learner_key, store_key = jax.random.split(jax.random.key(seed), 3)
-    environment = program.job.environment
-    fresh, episode_start = loop.init(program.trainer, environment, key, jnp.uint32(seed), task.params)
-    rows = codec_of(environment.spec).pack(relabelled(experience_of(agent), environment, task.params))
-    assert program.trainer.refill and isinstance(fresh, State)
-    state = fresh._replace(
-        learner=_adaptable(agent).learner(learner_of(agent), learner_key),
-        multiplier=multiplier.at(agent.policy.lam),
-        ring=jnp.resize(rows, fresh.ring.shape),  # rows repeat if there are too few to fill it
-        count=jnp.int32(count),
-    )
-    return Lane(program.trainer.refill(state, store_key, rows, task.params), episode_start)
+    key, *keys = jax.random.split(jax.random.key(seed), 3)
+    environment, trainer = program.job.environment, program.trainer
+    fresh, first = loop.init(trainer, environment, key, jnp.uint32(seed), task.params)
+    rows = environment.spec.codec.pack(relabelled(experience_of(agent), environment, task.params))
+    assert trainer.proceed
+    return Lane(trainer.proceed(fresh, agent.policy, keys, rows, count, task.params), first)
 
 
 def _agent_of(program: Program, agents: PyTree, agent: AnyPolicy, task: Task) -> AnyPolicy:
@@ -69,7 +61,7 @@ def _agent_of(program: Program, agents: PyTree, agent: AnyPolicy, task: Task) ->
     state = jax.tree.map(lambda x: x[0, 0], agents)
     learnt = agent.changed(policy=trainer.policy(state), task=task, recursion=None)
     assert trainer.memory
-    new = from_rows(*trainer.memory(state), codec_of(environment.spec))
+    new = from_rows(*trainer.memory(state), environment.spec.codec)
     old = relabelled(experience_of(agent), environment, task.params)
     steps = jax.tree.map(lambda *parts: np.concatenate(parts), new, old)
     return learnt.changed(experience=make_experience(steps, learnt.features, environment, task.params))

@@ -16,6 +16,7 @@ from safedsr.engine.evaluate import Outcome, run_keys
 from safedsr.envs import episode as episodes
 from safedsr.envs.environment import Environment, Task
 from safedsr.envs.episode import Episode
+from safedsr.runs.job import aim_of
 from safedsr.runs.metrics import within
 from safedsr.runs.policy import AnyPolicy, TrainedPolicy, with_costs
 from safedsr.types import PyTree
@@ -74,8 +75,7 @@ def _search_one(
 def learn_penalty(agent: AnyPolicy, task: Task, steps: int = 100_000, seed: int = 0) -> AnyPolicy:
     """Update λ by the agent's own rule after each episode of its ε-greedy policy; all else is fixed (Sec. 5.4)."""
     config = agent.job.agent.multiplier
-    aim = task.budgets if config.aim is None else config.aim
-    aim = jnp.broadcast_to(jnp.asarray(aim, jnp.float32), len(task.budgets))
+    aim = jnp.asarray(aim_of(agent.job.agent, task.budgets), jnp.float32)
     tuned = _tune(
         agent.values_of,
         with_costs(agent.job.environment, len(task.budgets)),

@@ -7,7 +7,6 @@ import numpy as np
 
 from safedsr.adapt.costs import Samples, check_samples, experience_of, learner_of
 from safedsr.adapt.refit import regular
-from safedsr.envs.grid.environment import scene_of
 from safedsr.runs.policy import AnyPolicy, TrainedPolicy
 from safedsr.validation import require
 
@@ -32,7 +31,7 @@ def update(agent: AnyPolicy, obs: Any, action: Any, cost: Any, forgetting: float
     obs, count = np.atleast_2d(np.asarray(obs, np.float32)), len(agent.task.budgets)
     labels = np.asarray(cost, np.float64)
     require(labels.size == len(obs) * count, "cost", cost, f"give {count} per step, for {len(obs)} steps")
-    samples = check_samples(Samples(obs, np.atleast_1d(action), labels.reshape(len(obs), count)), scene_of(agent.task))
+    samples = check_samples(Samples(obs, np.atleast_1d(action), labels.reshape(len(obs), count)), agent)
     r = agent.recursion or _begin(agent)
     phi = agent.features(samples.obs, samples.action)
     r = learn_steps(r, phi, samples.cost, forgetting)

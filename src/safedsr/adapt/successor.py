@@ -23,7 +23,7 @@ def learn_from_memory(
     learner_of(agent)
     assert agent.trainer.adaptable
     steps = relabelled(experience_of(agent), agent.job.environment, task.params)
-    rehearsal = agent.trainer.adaptable.rehearse(agent.policy.learner, steps, len(task.budgets), updates, seed)
+    rehearsal = agent.trainer.adaptable.rehearse(agent.policy.learner, steps, updates, seed)
     state, best, top = rehearsal.state, agent, score(agent, task, epsilon)
     lam = next_lam(agent.policy.lam, agent.policy.lam, top) if rehearsal.lam is None else rehearsal.lam
     for key in rehearsal.keys:

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from safedsr.core.replay import Codec
 from safedsr.envs import episode as episodes
 from safedsr.envs.environment import Environment
 from safedsr.envs.episode import Episode
@@ -80,7 +79,7 @@ def block(
     if draws.reset is not None:
         episode = episodes.start(environment, draws.reset, params)
         agent = trainer.begin(agent, episode.obs)
-    codec = Codec(environment.spec.observations, environment.spec.costs)
+    codec = environment.spec.codec
 
     def one(lane: Lane, xs: tuple[PyTree, Array, Array]) -> tuple[Lane, Array]:
         agent, before = lane

@@ -12,9 +12,10 @@ from safedsr.agents.registry import make_trainer
 from safedsr.core.precision import precision
 from safedsr.engine import loop
 from safedsr.engine.lanes import LANE, SEED, SHARED, TASK, lane_mesh, over_lanes
+from safedsr.envs.environment import check_environment
 from safedsr.errors import UserError
 from safedsr.runs.arrays import leaf_names
-from safedsr.runs.job import Job
+from safedsr.runs.job import Job, aim_of
 from safedsr.types import PyTree, Record, Trainer
 
 WORKING_COPIES = 3  # of the state: input, output and intermediate values
@@ -33,15 +34,19 @@ class Program:
         self.job = job
         self.trainer = trainer or make_trainer(job.algorithm, job.agent, job.environment)
         self.params: PyTree = job.environment.stack([task.params for task in job.tasks])
-        self.aim = jnp.asarray([_aim(job, task.budgets) for task in job.tasks], jnp.float32)
+        self.aim = jnp.asarray([aim_of(job.agent, task.budgets) for task in job.tasks], jnp.float32)
         self.keeps = keeps or (lambda stop: job.train.steps - stop < job.train.trajectories)
         self._mesh = lane_mesh(len(job.tasks), len(job.seeds))
-        first = partial(loop.init, self.trainer, job.environment)
-        self._init = jax.jit(over_lanes(first, (SEED, SEED, TASK), self._mesh))
+        check_environment(job.environment, job.tasks[0].params)
+        self._init = jax.jit(over_lanes(self._init_one, (SEED, SEED, TASK, TASK), self._mesh))
         self._finite = jax.jit(_finite)
         even = len(job.seeds) % self._mesh.shape["seeds"] == 0
         donated = 0 if even else ()  # uneven split: input and output have different layouts
         self._advance = jax.jit(self._advance_all, static_argnames=("phase", "periods"), donate_argnums=donated)
+
+    def _init_one(self, key: Array, seed: Array, params: PyTree, aim: Array) -> loop.Lane:
+        del aim  # an array of each task, since the parameters may have no arrays
+        return loop.init(self.trainer, self.job.environment, key, seed, params)
 
     def _advance_all(self, state: PyTree, params: PyTree, aim: Array, step: Array, phase: str, periods: int):
         one = partial(loop.advance, self.trainer, self.job.environment, phase=phase, periods=periods)
@@ -49,7 +54,7 @@ class Program:
 
     def init(self) -> PyTree:
         """The state [E, S] before the first step."""
-        return self._init(*self._keys(), self.params)
+        return self._init(*self._keys(), self.params, self.aim)
 
     def _keys(self) -> tuple[Array, Array]:
         seeds = jnp.asarray(self.job.seeds, jnp.uint32)
@@ -78,7 +83,7 @@ class Program:
 
     def state_shape(self) -> PyTree:
         """Shapes and types of the state, without computing it."""
-        return jax.eval_shape(self._init, *self._keys(), self.params)
+        return jax.eval_shape(self._init, *self._keys(), self.params, self.aim)
 
     def bytes_needed(self) -> float:
         """Approximate memory of the job; cached values count only for the lanes that run at the same time."""
@@ -104,13 +109,6 @@ class Program:
 
 def _bytes(tree: PyTree) -> int:
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
-
-
-def _aim(job: Job, budgets: tuple[float, ...]) -> tuple[float, ...]:
-    aim = job.agent.aim
-    if aim is None:
-        return budgets
-    return aim * len(budgets) if len(aim) == 1 else aim
 
 
 def _finite(state: PyTree) -> list[Array]:

@@ -42,7 +42,7 @@ class Stopped(KeyboardInterrupt):
 
 def train(job: Job, out: str | Path, show: Show | None = None) -> Path:
     """Train a job and write a new run folder."""
-    job.agent.check_steps(job.train.steps)
+    job.agent.check_steps(job.train.steps, job.algorithm)
     keep_compiled()
     program = Program(job)
     program.check_memory()
@@ -69,7 +69,7 @@ def resume(
             require_same(expect, config, out)
         if changes:
             job = dataclasses.replace(job, train=dataclasses.replace(job.train, **changes))
-            job.agent.check_steps(job.train.steps)
+            job.agent.check_steps(job.train.steps, job.algorithm)
         keep_compiled()
         program = Program(job)
         program.check_memory()

@@ -6,6 +6,7 @@ does not reset itself; `envs.episode` resets it and counts time, return and cost
 A new environment needs a `Spec`, `reset` and `step`. Every hook may be None; code that needs it raises an error then.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from safedsr.core.replay import Codec
 from safedsr.errors import UserError
 from safedsr.types import PyTree, Transition
 from safedsr.validation import require
@@ -38,6 +40,8 @@ class Spec:
     """Smallest and largest reward of a step, if known."""
     cost_ceilings: tuple[float, ...] | None = None
     """Largest value of each cost in a step, if known."""
+    time_limit: int | None = None
+    """Steps after which an episode is truncated; None if `step` itself ends every episode."""
     action_names: tuple[str, ...] = ()
     """Names of the actions, if they have names."""
 
@@ -45,13 +49,35 @@ class Spec:
         for name, least in (("observations", 1), ("actions", 1), ("costs", 0)):
             value = getattr(self, name)
             require(isinstance(value, int) and value >= least, name, value, f"give a whole number of at least {least}")
-        sizes = {"low": self.observations, "high": self.observations, "cost_ceilings": self.costs}
+        limit = self.time_limit
+        require(
+            limit is None or (isinstance(limit, int) and limit >= 1), "time_limit", limit, "give at least 1, or None"
+        )
+        sizes = {"low": self.observations, "high": self.observations, "cost_ceilings": self.costs, "reward_range": 2}
         for name, size in sizes.items():
-            value = getattr(self, name)
-            require(value is None or len(value) == size, name, value, f"give {size} numbers, or None")
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, self._numbers(name, size))
         require((self.low is None) == (self.high is None), "low, high", (self.low, self.high), "give both or neither")
+        for low, high in zip(self.low or (), self.high or (), strict=True):
+            require(low < high, "low, high", (low, high), "each lower bound must be below its upper bound")
+        object.__setattr__(self, "action_names", tuple(self.action_names))
         named = len(self.action_names) in (0, self.actions)
         require(named, "action_names", self.action_names, f"give {self.actions} names, or none")
+
+    def _numbers(self, name: str, size: int) -> tuple[float, ...]:
+        given = getattr(self, name)
+        try:
+            numbers = tuple(float(value) for value in given)
+        except (TypeError, ValueError):
+            numbers = ()
+        fine = len(numbers) == size and all(math.isfinite(number) for number in numbers)
+        require(fine, name, given, f"give {size} finite numbers, or None")
+        return numbers
+
+    @property
+    def codec(self) -> Codec:
+        """How transitions and records of this environment become rows."""
+        return Codec(self.observations, self.costs)
 
 
 class Step(NamedTuple):
@@ -65,7 +91,7 @@ class Step(NamedTuple):
     success: Array  # [] bool, the task was completed; an episode may also terminate without success
 
 
-class Features(NamedTuple):
+class Groups(NamedTuple):
     """A partition of the states into numbered groups, for example the cells of a map.
 
     `frame` gives the arrays that the other functions need of the parameters; they are saved with a policy.
@@ -81,6 +107,12 @@ class Features(NamedTuple):
 
 def stack_arrays(params: Sequence[PyTree]) -> PyTree:
     """Parameters of equal shapes, stacked along a new leading axis."""
+    shapes = [jax.tree.map(np.shape, one) for one in params]
+    if any(shape != shapes[0] for shape in shapes):
+        raise UserError(
+            "the parameters of the tasks have different shapes; give them equal shapes, or the environment a function "
+            "'stack'"
+        )
     return jax.tree.map(lambda *leaves: np.stack(leaves), *params)
 
 
@@ -105,8 +137,9 @@ class Environment:
     ceilings: Callable[[PyTree], Array] | None = None
     """Params -> largest value of each cost in a step [J], if it depends on the parameters."""
     relabel: Callable[[Transition, PyTree], Transition] | None = None
-    """(transition, params) -> the transition with the costs of these parameters."""
-    features: Features | None = None
+    """A stored transition with the costs of other parameters; adaptation needs it. If SafeDSR has terminal="restart",
+    s′ of a transition that terminated is the start of the next episode."""
+    groups: Groups | None = None
     """The environment's own groups of states."""
     position: Callable[[Array, PyTree], Array] | None = None
     """(obs, params) -> position (x, y) for figures."""
@@ -137,8 +170,36 @@ class Task(NamedTuple):
         return ", ".join([self.name, *self.cost_names])
 
 
-def need(hook: Any, environment: Environment, what: str) -> Any:
-    """The hook; raises an error if it is None. `what` says which feature needs the hook."""
+def need(hook: Any, name: str, environment: Environment, what: str) -> Any:
+    """A hook of an environment, or an error that says what needs it."""
     if hook is None:
-        raise UserError(f"{what}, and the environment '{environment.name}' does not offer that")
+        raise UserError(f"{what} needs the function '{name}', which the environment '{environment.name}' does not have")
     return hook
+
+
+def check_environment(environment: Environment, params: PyTree) -> None:
+    """Raise unless `reset` and `step` return what the Spec says; nothing is computed."""
+    spec, where = environment.spec, f"the environment '{environment.name}'"
+
+    def one_step(key: Array, action: Array) -> tuple[PyTree, PyTree, PyTree]:
+        state, obs = environment.reset(key, params)
+        after, step = environment.step(key, state, action, params)
+        return obs, step, (state, after)
+
+    shapes = jax.eval_shape(one_step, jax.random.key(0), jnp.int32(0))
+    obs, step, (before, after) = shapes
+    wanted = {"obs": (spec.observations,), "reward": (), "cost": (spec.costs,)}
+    wanted |= dict.fromkeys(("terminated", "truncated", "success"), ())
+    found = {"reset's obs": (obs.shape, wanted["obs"])}
+    found |= {f"step's {name}": (getattr(step, name).shape, shape) for name, shape in wanted.items()}
+    for name, (given, want) in found.items():
+        if given != want:
+            raise UserError(
+                f"{where}: {name} has shape {list(given)}, and its Spec says {spec.observations} observations and "
+                f"{spec.costs} costs: return {list(want)}"
+            )
+    kinds = [[(x.shape, x.dtype) for x in jax.tree.leaves(state)] for state in (before, after)]
+    if jax.tree.structure(before) != jax.tree.structure(after) or kinds[0] != kinds[1]:
+        raise UserError(
+            f"{where}: reset and step return states of different structure, shapes or types; make them equal"
+        )

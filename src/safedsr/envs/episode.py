@@ -41,10 +41,15 @@ def step(
 ) -> tuple[Episode, Moment]:
     """One step without a reset, also if the episode has ended."""
     state, out = environment.step(key, episode.state, action, params)
+    time, limit = episode.time + 1, environment.spec.time_limit
+    terminated, truncated, success = (jnp.asarray(x, bool) for x in (out.terminated, out.truncated, out.success))
+    if limit is not None:
+        truncated = truncated | (~terminated & (time >= limit))
+    out = out._replace(terminated=terminated, truncated=truncated, success=success)
     moment = Moment(
         step=out,
-        done=out.terminated | out.truncated,
-        time=episode.time + 1,
+        done=terminated | truncated,
+        time=time,
         ret=episode.ret + out.reward,
         cost=episode.cost + out.cost,
     )

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from safedsr.envs.environment import Environment
+from safedsr.envs.grid.config import GRID
 from safedsr.errors import UserError
+from safedsr.validation import first_difference
 
 
 def find_environment(data: Mapping[str, Any], num_costs: int, given: Environment | None = None) -> Environment:
@@ -16,8 +18,17 @@ def find_environment(data: Mapping[str, Any], num_costs: int, given: Environment
                 f"this run was trained in '{name}' with {num_costs} costs; the environment given is '{given.name}' "
                 f"with {given.spec.costs}"
             )
+        difference = first_difference(
+            dict(given.settings), {key: value for key, value in data.items() if key != "name"}
+        )
+        if difference:
+            setting, now, then = difference
+            raise UserError(
+                f"this run was trained in '{name}' with {setting} {then!r}; the environment given has {now!r}: give "
+                "the same environment"
+            )
         return given
-    if name == "grid":
+    if name == GRID:
         from safedsr.envs.grid.environment import grid_from_settings
 
         return grid_from_settings({key: value for key, value in data.items() if key != "name"}, num_costs)

@@ -11,7 +11,7 @@ from jax import Array
 from safedsr.agents.registry import make_trainer
 from safedsr.agents.safedsr.config import SafeDsrConfig
 from safedsr.agents.safedsr.learner import batch_features, learn_weights
-from safedsr.agents.value_based.trainer import EVALUATE, State, all_rows, codec_of
+from safedsr.agents.value_based.trainer import EVALUATE, State, all_rows
 from safedsr.core import replay
 from safedsr.core.precision import precision
 from safedsr.core.replay import Codec
@@ -69,14 +69,14 @@ def adapt_weights(lane: Lane, params: PyTree, program: Program, updates: int) ->
     state: State = lane.agent
     key, store_key, fit_key = jax.random.split(state.key, 3)
     state = relabel_memory(store_key, state._replace(key=key), params, program)
-    codec = codec_of(program.job.environment.spec)
+    codec = program.job.environment.spec.codec
     return lane._replace(agent=fit_weights(fit_key, state, program.job.agent, codec, updates) if updates else state)
 
 
 def relabel_memory(key: Array, state: State, params: PyTree, program: Program) -> State:
     """The memory with the costs of this task; the bins of the reservoir are those of the new costs."""
     environment = program.job.environment
-    codec, relabel = codec_of(environment.spec), environment.relabel
+    codec, relabel = environment.spec.codec, environment.relabel
     assert relabel and program.trainer.refill
     label = jax.vmap(relabel, (0, None))
 

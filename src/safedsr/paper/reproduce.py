@@ -15,7 +15,7 @@ from safedsr.runs import storage
 from safedsr.runs.config import TrainConfig
 from safedsr.runs.folder import read_config
 from safedsr.runs.job import Job, grid_job, tasks_for
-from safedsr.runs.pack import PACKED
+from safedsr.runs.pack import READABLE
 from safedsr.validation import with_settings
 
 COMPILING = 15.0  # seconds per job, on two cores
@@ -82,7 +82,7 @@ def standing(one: PlannedRun, folder: Path) -> Literal["new", "begun", "done"]:
         if folder.exists() and any(entry.name != ".lock" for entry in folder.iterdir()):
             raise UserError(f"{folder} is not empty and is not a run folder; remove it, or choose another --out")
         return "new"
-    packed = storage.read_json(folder / "manifest.json", ["format"])["format"] == PACKED
+    packed = storage.read_json(folder / "manifest.json", ["format"])["format"] in READABLE
     require_same(one.job, read_config(folder), folder)
     found = storage.read_table(folder / ("summary" if packed else "episodes"))
     done = found is not None and found[1].get("step") == str(one.job.train.steps)

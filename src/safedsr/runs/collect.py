@@ -9,7 +9,7 @@ import numpy as np
 from safedsr.errors import UserError
 from safedsr.runs import storage
 from safedsr.runs.folder import read_config
-from safedsr.runs.pack import PACKED, read_packed
+from safedsr.runs.pack import READABLE, read_packed
 from safedsr.runs.results import Result, read_run
 
 
@@ -43,7 +43,7 @@ def find_runs(paths: Sequence[str | Path], remarks: list[str]) -> list[Path]:
 def _read(folder: Path, remarks: list[str]) -> list[Result]:
     manifest = storage.read_json(folder / "manifest.json", ["format", "seeds"])
     config = read_config(folder)
-    if manifest["format"] == PACKED:
+    if manifest["format"] in READABLE:
         results = read_packed(folder)
     else:
         results = read_run(folder, remarks)

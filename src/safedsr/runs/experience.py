@@ -37,10 +37,12 @@ class Experience(NamedTuple):
         return min(len(self.steps.action), FIT_STEPS)
 
 
-Features = Callable[[Any, Any], np.ndarray]  # (obs [n, observations], action [n]) -> φ [n, d] in float64
+FeatureFunction = Callable[[Any, Any], np.ndarray]  # (obs [n, observations], action [n]) -> φ [n, d] in float64
 
 
-def make_experience(steps: Transition, features: Features, environment: Environment, params: PyTree) -> Experience:
+def make_experience(
+    steps: Transition, features: FeatureFunction, environment: Environment, params: PyTree
+) -> Experience:
     """Select the steps to save: each once, without those whose s′ belongs to another episode."""
     steps = take(steps, np.asarray(steps.terminated) != JOINED)
     packed = np.column_stack([steps.obs, steps.action, steps.next_obs, steps.terminated])
@@ -54,12 +56,19 @@ def from_rows(rows: Any, filled: Any, codec: Codec) -> Transition:
     return jax.tree.map(np.asarray, codec.unpack(np.asarray(rows)[np.asarray(filled)]))  # type: ignore[arg-type]
 
 
+def padded(rows: Any) -> np.ndarray:
+    """Rows filled up with zeros to a power of two, so that few sizes are compiled."""
+    rows = np.asarray(rows)
+    size = 1 << max(len(rows) - 1, 0).bit_length()
+    return np.concatenate([rows, np.zeros((size - len(rows), *rows.shape[1:]), rows.dtype)])
+
+
 def take(steps: Transition, chosen: Any) -> Transition:
     """The chosen steps."""
     return jax.tree.map(lambda x: np.asarray(x)[chosen], steps)
 
 
-def with_gram(steps: Transition, features: Features) -> Experience:
+def with_gram(steps: Transition, features: FeatureFunction) -> Experience:
     """The steps, with the Gram matrix of the first `FIT_STEPS` of them."""
     phi = features(steps.obs[:FIT_STEPS], steps.action[:FIT_STEPS])
     return Experience(steps, phi.T @ phi)
@@ -68,10 +77,10 @@ def with_gram(steps: Transition, features: Features) -> Experience:
 def _strata(steps: Transition, environment: Environment, params: PyTree) -> np.ndarray:
     """The stratum [n] of each step: its action and, if the environment has groups of states, the group of s."""
     action = np.asarray(steps.action, np.int64)
-    if environment.features is None:
+    if environment.groups is None:
         return action
-    groups = environment.features
-    index = _group_all(groups.index, groups.frame(params), jnp.asarray(steps.obs))
+    groups = environment.groups
+    index = _group_all(groups.index, groups.frame(params), jnp.asarray(padded(steps.obs)))[: len(action)]
     return np.asarray(index, np.int64) * environment.spec.actions + action
 
 

@@ -1,5 +1,6 @@
 """Conversion of run folders, policies and replay memories of format 1 (grid only) to the current format."""
 
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,6 @@ def remembered_steps(tensors: Mapping[str, np.ndarray], layout: Layout, grid: Ma
     """The steps of a format 1 memory: it stores positions in fractions of a cell; the grid gives rewards and costs."""
     import jax
 
-    from safedsr.envs.grid.environment import relabel
     from safedsr.types import Transition
 
     per_cell = 2**16 // int(layout.scale)
@@ -52,4 +52,13 @@ def remembered_steps(tensors: Mapping[str, np.ndarray], layout: Layout, grid: Ma
         next_obs=place[:, 2:].astype(np.float32),
         terminated=terminated,
     )
-    return jax.tree.map(np.asarray, jax.jit(jax.vmap(relabel, (0, None)))(Transition(**fields), layout))
+    return jax.tree.map(np.asarray, _relabel_all()(Transition(**fields), layout))
+
+
+@functools.cache
+def _relabel_all() -> Any:
+    import jax
+
+    from safedsr.envs.grid.environment import relabel
+
+    return jax.jit(jax.vmap(relabel, (0, None)))

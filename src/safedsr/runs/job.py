@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import jax
+
 from safedsr.agents.registry import find_algorithm
 from safedsr.envs.environment import Environment, Task, need
 from safedsr.envs.grid.config import GridConfig
@@ -28,6 +30,8 @@ class Job:
     train: TrainConfig = TrainConfig()
 
     def __post_init__(self) -> None:
+        for name in ("tasks", "seeds"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         algorithm = find_algorithm(self.algorithm)
         kind = algorithm.config.__name__
         require(isinstance(self.agent, algorithm.config), "agent", type(self.agent).__name__, f"give a {kind}")
@@ -39,6 +43,8 @@ class Job:
             count = len(task.cost_names)
             fits = len(task.budgets) == count
             require(fits, "budgets", task.budgets, f"{task.name} has {count} costs: give one each")
+            fine = all(0 <= budget < float("inf") for budget in task.budgets)
+            require(fine, "budgets", task.budgets, "give finite numbers of at least 0")
         counts = {len(task.budgets) for task in self.tasks}
         require(len(counts) == 1, "costs", sorted(counts), "all tasks of a job need equally many costs: add 'none'")
         costs = self.environment.spec.costs
@@ -49,8 +55,12 @@ class Job:
         if chunk is not None:
             require(chunk % period == 0, "chunk", chunk, f"give a multiple of {period}, the period of {self.algorithm}")
         require(steps % period == 0, "steps", steps, f"give a multiple of {period}, the period of {self.algorithm}")
+        if any(jax.tree.leaves(task.params) for task in self.tasks):
+            for hook in ("to_json", "from_json"):
+                what = "a task with parameters, so that its run folder can be opened again,"
+                need(getattr(self.environment, hook), hook, self.environment, what)
         if self.train.trajectories:
-            need(self.environment.position, self.environment, "trajectories are positions")
+            need(self.environment.position, "position", self.environment, "saving trajectories")
         aim = self.agent.aim
         if aim is not None:
             require(len(aim) in (1, self.num_costs), "aim", aim, f"give one or {self.num_costs} (one per cost)")
@@ -97,27 +107,33 @@ def environment_to_dict(environment: Environment) -> dict[str, Any]:
 
 
 def job_from_dict(data: Mapping[str, Any], environment: Environment | None = None) -> Job:
-    """The job from the result of `to_dict`; `environment` is needed if it is not part of safedsr."""
+    """The job that `to_dict` wrote; `environment` is required if it is not one of safedsr's."""
     try:
         counts = {len(task["costs"]) for task in data["tasks"]}
         found = find_environment(data["environment"], max(counts), environment)
-        return Job(
-            algorithm=data["algorithm"],
-            tasks=tuple(_task(found, task) for task in data["tasks"]),
-            seeds=tuple(data["seeds"]),
-            agent=from_dict(find_algorithm(data["algorithm"]).config, data["agent"]),
-            environment=found,
-            train=from_dict(TrainConfig, data["train"]),
-        )
+        fields = [
+            (task["name"], task["params"], tuple(task["costs"]), tuple(task["budgets"])) for task in data["tasks"]
+        ]
+        kinds = {
+            "agent": from_dict(find_algorithm(data["algorithm"]).config, data["agent"]),
+            "train": from_dict(TrainConfig, data["train"]),
+        }
+        name, seeds = data["algorithm"], tuple(data["seeds"])
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"the job's configuration is incomplete or damaged: {error}") from None
+    from_json = found.from_json or (lambda name, params: ())
+    tasks = tuple(Task(title, from_json(title, params), *rest) for title, params, *rest in fields)
+    return Job(name, tasks, seeds, environment=found, **kinds)
 
 
-def _task(environment: Environment, data: Mapping[str, Any]) -> Task:
-    from_json = need(environment.from_json, environment, "a run folder is opened by its parameters")
-    return Task(data["name"], from_json(data["name"], data["params"]), tuple(data["costs"]), tuple(data["budgets"]))
+def aim_of(agent: Any, budgets: tuple[float, ...]) -> tuple[float, ...]:
+    """The target cost of each cost: the setting `aim` if it fits the number of costs, else the budgets."""
+    aim = agent.aim
+    if aim is None or len(aim) not in (1, len(budgets)):
+        return budgets
+    return aim * len(budgets) if len(aim) == 1 else aim
 
 
 def grid_job(

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from safedsr.agents.registry import ALGORITHMS
-from safedsr.envs.grid.config import DEFAULT_BUDGET, GridConfig
+from safedsr.envs.grid.config import DEFAULT_BUDGET, GRID, GridConfig
 from safedsr.runs.config import TrainConfig
 
 FEW_CHANGES = 2  # maximum number of changed numbers that a label lists
@@ -29,7 +29,8 @@ def label_of(config: Mapping[str, Any], budgets: Sequence[float], steps: int) ->
 
 def nearest_preset(config: Mapping[str, Any]) -> tuple[str, list[tuple[str, Any]]]:
     """The preset closest to a run's settings (empty for the defaults), and the settings that differ from it."""
-    given = {**config.get("agent", {}), **config.get("environment", {})}
+    environment = config.get("environment", {})
+    given = {**config.get("agent", {}), **(environment if environment.get("name") == GRID else {})}
     given.pop("name", None)
     algorithm = ALGORITHMS.get(config["algorithm"])
     if algorithm is None:

@@ -21,7 +21,7 @@ from safedsr.runs.results import COUNTS, Result, read_run
 from safedsr.runs.storage import Columns
 from safedsr.runs.tracks import PARTS, pack_track, restore_track
 
-PACKED = "packed-1"  # 'format' in the manifest of a packed folder
+PACKED, READABLE = "packed-2", ("packed-1", "packed-2")  # 'format' in the manifest of a packed folder
 STRETCH = 2_000  # environment steps per point
 POINTS = STRETCH // metrics.SPACING
 SERIES = ("reward", "cost", "safe", "goal")
@@ -41,7 +41,7 @@ def pack(folder: str | Path, out: str | Path, remarks: list[str] | None = None) 
     storage.write_table(out / "series", storage.concatenate([_series(*row) for row in results.items()]), about)
     if tracks := {i: result.positions for i, result in results.items() if result.positions is not None}:
         storage.write_table(out / "positions", _positions(tracks), about)
-    storage.write_json(out / "config.json", storage.read_json(folder / "config.json"))
+    storage.write_json(out / "config.json", read_config(folder))
     # The manifest is written last: a folder with a manifest is complete.
     storage.write_json(out / "manifest.json", {**manifest, "format": PACKED, "command": names_only(manifest)})
     return out

@@ -12,13 +12,13 @@ import numpy as np
 
 from safedsr.agents.registry import find_algorithm, make_trainer
 from safedsr.core.precision import with_precision
-from safedsr.core.replay import Codec
 from safedsr.envs.environment import Environment, Task
+from safedsr.envs.grid.config import GRID
 from safedsr.envs.registry import find_environment
 from safedsr.errors import UserError
 from safedsr.runs import experience, storage
 from safedsr.runs.arrays import from_arrays, to_arrays
-from safedsr.runs.experience import Experience
+from safedsr.runs.experience import Experience, padded
 from safedsr.runs.folder import Run, read_manifest
 from safedsr.runs.format1 import upgrade_config, upgrade_names
 from safedsr.runs.job import Job, environment_to_dict, job_from_dict
@@ -88,6 +88,8 @@ class TrainedPolicy:
         folder.mkdir(parents=True, exist_ok=True)
         if self.experience is not None:
             experience.write_experiences(folder, {(0, 0): self.experience})
+        else:
+            (folder / experience.FILE).unlink(missing_ok=True)  # of a policy that was here before
         policy = jax.tree.map(lambda x: x[None, None], self.policy)
         _write(folder, policy, job, [self.seed])
 
@@ -102,7 +104,8 @@ def _many_features(trainer: Trainer) -> Callable[[PyTree, Any, Any], np.ndarray]
 
     def features(learner: PyTree, obs: Any, action: Any) -> np.ndarray:
         with jax.default_matmul_precision("float32"):
-            found = many(learner, jnp.asarray(obs, jnp.float32), jnp.asarray(action, jnp.int32))
+            rows = jnp.asarray(padded(obs), jnp.float32), jnp.asarray(padded(action), jnp.int32)
+            found = many(learner, *rows)[: len(obs)]
         return np.asarray(found, np.float64)
 
     return features
@@ -112,6 +115,11 @@ def with_costs(environment: Environment, count: int) -> Environment:
     """The environment with another number of costs, if it is part of safedsr."""
     if environment.spec.costs == count:
         return environment
+    if environment.name != GRID:
+        raise UserError(
+            f"the environment '{environment.name}' has {environment.spec.costs} costs and the task has {count}; give "
+            "equally many"
+        )
     return find_environment(environment_to_dict(environment), count)
 
 
@@ -141,7 +149,7 @@ def save_policies(folder: Path, job: Job, trainer: Trainer, agents: PyTree, run:
 def _experiences(job: Job, trainer: Trainer, agents: PyTree, policies: PyTree) -> dict[tuple[int, int], Experience]:
     assert trainer.memory
     rows, filled = jax.device_get(jax.vmap(jax.vmap(trainer.memory))(agents))
-    features, codec = _many_features(trainer), Codec(job.environment.spec.observations, job.num_costs)
+    features, codec = _many_features(trainer), job.environment.spec.codec
     found = {}
     for index, task in enumerate(job.tasks):
         for seed in range(len(job.seeds)):

@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 from safedsr.validation import check_fields, require
 
+BY_GRADIENT = ("pdo", "ppo-lag", "cppo-pid", "ipo", "p3o", "pg", "ppo")  # these use actor_lr and decay_steps
+
 
 @dataclass(frozen=True)
 class OnPolicyConfig:
@@ -103,10 +105,13 @@ class OnPolicyConfig:
         """None: the target cost of the controllers is the budget."""
         return None
 
-    def check_steps(self, steps: int) -> None:
-        """Raise if a run of that many steps would end with a learning rate of 0."""
-        enough = not self.decay_steps or steps <= self.decay_steps
-        advice = f"then the learning rate is 0, and the run has {steps} steps: give {steps}, or 0 to keep the rate"
+    def check_steps(self, steps: int, algorithm: str) -> None:
+        """Raise if the learning rate of the actor would be 0 before the end of a run of that many steps."""
+        enough = algorithm not in BY_GRADIENT or not self.decay_steps or steps <= self.decay_steps
+        advice = (
+            f"then the learning rate is 0, and the run has {steps} steps: train with --decay-steps {steps}, or with 0 "
+            "to keep the rate"
+        )
         require(enough, "decay_steps", self.decay_steps, advice)
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 
 from safedsr.agents.plus.config import SafeDsrPlusConfig
-from safedsr.envs.environment import Environment, Features, Spec
+from safedsr.envs.environment import Environment, Groups, Spec
 from safedsr.errors import UserError
 from safedsr.types import PyTree
 
@@ -21,10 +21,10 @@ class Points(NamedTuple):
     span: Array  # [observations] high - low
 
 
-def groups_of(environment: Environment, config: SafeDsrPlusConfig) -> Features:
+def groups_of(environment: Environment, config: SafeDsrPlusConfig) -> Groups:
     """The environment's own groups, or groups by the nearest of `config.points` quasi-random points."""
-    if environment.features is not None:
-        return environment.features
+    if environment.groups is not None:
+        return environment.groups
     if environment.spec.low is None:
         raise UserError(
             f"safedsr-plus groups states by their observations, and the environment '{environment.name}' gives no "
@@ -34,7 +34,7 @@ def groups_of(environment: Environment, config: SafeDsrPlusConfig) -> Features:
 
 
 @functools.cache
-def nearest_point(spec: Spec, count: int, octaves: int) -> Features:
+def nearest_point(spec: Spec, count: int, octaves: int) -> Groups:
     """Groups of states by the nearest of `count` points; the unit of width is 2^(1 - octaves) of high - low."""
     from scipy.stats.qmc import Halton
 
@@ -50,7 +50,7 @@ def nearest_point(spec: Spec, count: int, octaves: int) -> Features:
     def scaled(frame: Points, obs: Array) -> Array:
         return (obs - frame.low) / frame.span
 
-    return Features(
+    return Groups(
         count=lambda params: count,
         frame=frame,
         index=lambda frame, obs: jnp.argmin(jnp.sum((frame.points - scaled(frame, obs)[None]) ** 2, -1)),

@@ -21,7 +21,7 @@ from safedsr.agents.value_based.trainer import Memory
 from safedsr.core import replay
 from safedsr.core.nets import Mlp, dense, descend
 from safedsr.core.replay import Codec, Reservoir
-from safedsr.envs.environment import Features, Spec
+from safedsr.envs.environment import Groups, Spec
 from safedsr.types import PyTree, Transition, Values
 
 
@@ -29,7 +29,7 @@ class Kit(NamedTuple):
     """Static arguments of the compiled functions: settings, groups of states, and the environment's spec."""
 
     config: SafeDsrPlusConfig
-    groups: Features
+    groups: Groups
     spec: Spec
 
 
@@ -47,7 +47,7 @@ class GroupNet(eqx.Module):
         # The last layer starts at 0, so that the first outputs are 0 instead of random.
         self.last = jax.tree.map(jnp.zeros_like, eqx.nn.Linear(config.head, count, key=last_key))
 
-    def hidden(self, obs: Array, frame: PyTree, groups: Features) -> Array:
+    def hidden(self, obs: Array, frame: PyTree, groups: Groups) -> Array:
         """The input of the last layer, [A, head]."""
         octaves = (self.trunk.layers[0].weight.shape[1] // len(obs) - 1) // 2
         turns = groups.units(frame, obs)[:, None] / 2.0 ** jnp.arange(1, octaves + 1)[None]  # wavelengths 2, 4, 8 …
@@ -55,7 +55,7 @@ class GroupNet(eqx.Module):
         inputs = jnp.concatenate([groups.scaled(frame, obs), jnp.sin(waves), jnp.cos(waves)])
         return jax.nn.relu(self.trunk(inputs)).reshape(-1, self.last.weight.shape[1])
 
-    def __call__(self, obs: Array, action: Array, frame: PyTree, groups: Features) -> Array:
+    def __call__(self, obs: Array, action: Array, frame: PyTree, groups: Groups) -> Array:
         """The outputs for one action, [groups]."""
         return dense(self.last, self.hidden(obs, frame, groups)[action])
 
@@ -67,7 +67,7 @@ class Forecast(NamedTuple):
     frame: PyTree
 
 
-def features(phi: Forecast, obs: Array, action: Array, groups: Features) -> Array:
+def features(phi: Forecast, obs: Array, action: Array, groups: Groups) -> Array:
     """φ(s, a): the probability that s′ is in each group, [groups]."""
     return jax.nn.softmax(phi.net(obs, action, phi.frame, groups))
 
@@ -114,7 +114,7 @@ def go_on(policy: PlusPolicy, optimizer: Any, config: SafeDsrPlusConfig) -> Plus
     return PlusState(frame, net, successor, successor, weights, adam(config).init(net), optimizer.init(successor))
 
 
-def crop(policy: PlusPolicy, params: PyTree, groups: Features) -> PlusPolicy:
+def crop(policy: PlusPolicy, params: PyTree, groups: Groups) -> PlusPolicy:
     """The policy without the groups of the padding, which is added if tasks of different sizes are trained together."""
     (net, frame), successor, weights = policy
     keep = groups.own(frame, params)
@@ -209,7 +209,7 @@ def learn(
     return s, {"phi_loss": phi_values.mean(), "successor_loss": values.mean()}
 
 
-def values(policy: PlusPolicy, obs: Array, lam: Array, groups: Features) -> Values:
+def values(policy: PlusPolicy, obs: Array, lam: Array, groups: Groups) -> Values:
     """Q, K, M and score of every action; a compiled program computes only those that it uses."""
     hidden = policy.successor.hidden(obs, policy.phi.frame, groups)
     m = jax.vmap(partial(dense, policy.successor.last))(hidden)  # [A, groups]

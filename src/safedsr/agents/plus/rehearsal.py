@@ -17,7 +17,7 @@ FAST, SLOW = 2.0, 0.2  # first and last learning rate, as multiples of the learn
 SYNC = 250  # updates between copies into the target network
 
 
-def rehearse(policy: PlusPolicy, steps: Transition, costs: int, updates: int, seed: int, kit: Kit) -> Rehearsal:
+def rehearse(policy: PlusPolicy, steps: Transition, updates: int, seed: int, kit: Kit) -> Rehearsal:
     """Rounds of updates for λ₀, not for the current λ: if λ is large, errors of K hide small differences of Q."""
 
     def learn(s: PlusState, lam: Array, key: Array) -> PlusState:
@@ -28,7 +28,7 @@ def rehearse(policy: PlusPolicy, steps: Transition, costs: int, updates: int, se
         keys=jax.random.split(jax.random.key(seed), ROUNDS),
         learn=learn,
         policy=lambda s: policy._replace(successor=s.successor),
-        lam=jnp.full(costs, kit.config.multiplier.lam_start),
+        lam=jnp.full(len(policy.weights.w_c), kit.config.multiplier.lam_start),
     )
 
 

@@ -10,7 +10,7 @@ from safedsr.agents.plus.config import SafeDsrPlusConfig
 from safedsr.agents.plus.groups import groups_of
 from safedsr.agents.plus.learner import Forecast, Kit, PlusPolicy
 from safedsr.agents.plus.rehearsal import rehearse
-from safedsr.agents.value_based.trainer import Learner, codec_of, make_trainer, reservoir_rows
+from safedsr.agents.value_based.trainer import Learner, make_trainer, reservoir_rows
 from safedsr.core import replay
 from safedsr.core.replay import Reservoir
 from safedsr.envs.environment import Environment
@@ -19,7 +19,7 @@ from safedsr.types import Adaptable, PyTree, Trainer
 
 def offer(key: Array, reservoir: Reservoir, rows: Array, params: PyTree, kit: Kit) -> Reservoir:
     """The reservoir after these rows, each in the bin of the group of its s′."""
-    ends = codec_of(kit.spec).unpack(rows).next_obs
+    ends = kit.spec.codec.unpack(rows).next_obs
     entered = jax.vmap(kit.groups.index, (None, 0))(kit.groups.frame(params), ends)
     return replay.store(key, reservoir, rows, entered[None])
 
@@ -27,7 +27,7 @@ def offer(key: Array, reservoir: Reservoir, rows: Array, params: PyTree, kit: Ki
 def make_plus(config: SafeDsrPlusConfig, environment: Environment) -> Trainer:
     """The trainer of SafeDSR-plus."""
     spec, groups = environment.spec, groups_of(environment, config)
-    kit, width = Kit(config, groups, spec), codec_of(spec).width
+    kit, width = Kit(config, groups, spec), spec.codec.width
     learner = Learner(
         init=partial(plus.init, kit=kit),
         scores=lambda s, obs, lam: plus.scores(s.successor, s.weights, s.successor.hidden(obs, s.frame, groups), lam),

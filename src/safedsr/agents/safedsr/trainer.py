@@ -10,7 +10,7 @@ from safedsr.agents.safedsr.equations import DsrPolicy, all_features, both_featu
 from safedsr.agents.safedsr.learner import DsrState, go_on, init, learn, learn_features
 from safedsr.agents.safedsr.pretrain import pretrain
 from safedsr.agents.safedsr.rehearsal import rehearse
-from safedsr.agents.value_based.trainer import Learner, all_rows, codec_of, make_trainer
+from safedsr.agents.value_based.trainer import Learner, all_rows, make_trainer
 from safedsr.core import replay
 from safedsr.core.replay import Codec, Reservoir
 from safedsr.envs.environment import Environment, need
@@ -29,7 +29,7 @@ def offer(
 
     If the environment does not give the ranges of reward and costs, the bins cover the values so far.
     """
-    signals = replay.signals_of(codec_of(environment.spec).unpack(rows))
+    signals = replay.signals_of(environment.spec.codec.unpack(rows))
     known = environment.signal_ranges(params)
     if known is None:
         assert reservoir.ranges is not None
@@ -41,7 +41,7 @@ def offer(
 def make_safedsr(config: SafeDsrConfig, environment: Environment) -> Trainer:
     """The trainer of Alg. 2."""
     spec = environment.spec
-    codec = codec_of(spec)
+    codec = spec.codec
 
     def reservoir(params: PyTree) -> Reservoir:
         ranged = environment.signal_ranges(params) is None
@@ -51,7 +51,7 @@ def make_safedsr(config: SafeDsrConfig, environment: Environment) -> Trainer:
 
     prepare = None
     if config.pretrain:
-        random_steps = need(environment.random_steps, environment, "pretraining takes steps that begin anywhere")
+        random_steps = need(environment.random_steps, "random_steps", environment, "pretraining")
         prepare = partial(pretrain, partial(learn_features, config=config), random_steps, config)
     learner = Learner(
         init=lambda key, params: init(key, spec, spec.costs, config),

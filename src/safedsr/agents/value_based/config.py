@@ -30,8 +30,9 @@ class ValueBasedSettings:
         """An environment step at which λ is updated, ε has reached its end value and the ring is full."""
         return max(self.multiplier.penalty_start, self.epsilon.epsilon_to, self.buffer_size)
 
-    def check_steps(self, steps: int) -> None:
+    def check_steps(self, steps: int, algorithm: str) -> None:
         """Raise if a run of that many steps would learn nothing."""
+        del algorithm
         advice = f"learning starts at {self.train_start} (train_start): train longer, or start earlier"
         require(steps > self.train_start, "steps", steps, advice)
 

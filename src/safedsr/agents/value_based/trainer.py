@@ -75,14 +75,9 @@ class Policy(NamedTuple):
     lam: Array  # [J]
 
 
-def codec_of(spec: Spec) -> Codec:
-    """The codec of an environment's transitions and records."""
-    return Codec(spec.observations, spec.costs)
-
-
 def make_trainer(learner: Learner, config: Any, spec: Spec) -> Trainer:
     """A `Trainer` around a `Learner`; `config` has the settings that `check_value_based` names."""
-    codec = codec_of(spec)
+    codec = spec.codec
     return Trainer(
         init=partial(init, learner, config, codec),
         draw=partial(draw, config.train_every),
@@ -101,6 +96,7 @@ def make_trainer(learner: Learner, config: Any, spec: Spec) -> Trainer:
         multipliers=lambda state: state.multiplier.lam,
         memory=learner.memory,
         refill=partial(refill, learner),
+        proceed=partial(proceed, learner) if learner.adaptable else None,
         crop=lambda policy, params: policy._replace(learner=learner.crop(policy.learner, params)),
         adaptable=learner.adaptable,
     )
@@ -209,6 +205,23 @@ def refill(learner: Learner, state: State, key: Array, rows: Array, params: PyTr
         return state
     assert learner.offer
     return state._replace(reservoir=learner.offer(key, replay.emptied(state.reservoir), rows, params))
+
+
+def proceed(
+    learner: Learner, state: State, policy: Policy, keys: Array, rows: Array, count: int, params: PyTree
+) -> State:
+    """A fresh state that continues from a policy, with these rows as its memory; `count` rows were ever written.
+
+    `keys` [2] are for the learner and for the reservoir.
+    """
+    assert learner.adaptable
+    state = state._replace(
+        learner=learner.adaptable.learner(policy.learner, keys[0]),
+        multiplier=multiplier.at(policy.lam),
+        ring=jnp.resize(rows, state.ring.shape),  # rows repeat if there are fewer than the ring holds
+        count=jnp.int32(count),
+    )
+    return refill(learner, state, keys[1], rows, params)
 
 
 def ring_rows(state: State) -> tuple[Array, Array]:

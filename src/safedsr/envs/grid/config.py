@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from safedsr.validation import check_fields, require
 
+GRID = "grid"  # the name of the environment in config.json
 DEFAULT_BUDGET = "5"  # of every cost, the paper's
 
 

@@ -11,17 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from safedsr.envs.environment import Environment, Features, Spec, Task
+from safedsr.envs.environment import Environment, Groups, Spec, Task
 from safedsr.envs.grid import physics
 from safedsr.envs.grid.catalog import load_scene, with_costs
-from safedsr.envs.grid.config import DEFAULT_BUDGET, GridConfig
+from safedsr.envs.grid.config import DEFAULT_BUDGET, GRID, GridConfig
 from safedsr.envs.grid.layout import Layout, Scene, stack_layouts
 from safedsr.envs.grid.text import format_scene, parse_scene
 from safedsr.errors import UserError
 from safedsr.types import Transition
 from safedsr.validation import from_dict, parse_budgets
-
-NAME = "grid"
 
 
 @functools.cache  # the same arguments give the same object, because compiled programs are found by its identity
@@ -29,7 +27,7 @@ def make_grid(config: GridConfig, num_costs: int) -> Environment:
     """The grid with these physics and that many costs; its parameters are a `Layout`."""
     rewards = (config.step_reward, config.step_reward + config.goal_reward)
     return Environment(
-        name=NAME,
+        name=GRID,
         spec=Spec(
             observations=2,
             actions=physics.NUM_ACTIONS,
@@ -38,6 +36,7 @@ def make_grid(config: GridConfig, num_costs: int) -> Environment:
             high=(1.0, 1.0),
             reward_range=(min(rewards), max(rewards)),
             action_names=physics.ACTIONS,
+            time_limit=config.time_limit,
         ),
         reset=physics.reset,
         step=functools.partial(physics.step, config=config),
@@ -47,7 +46,7 @@ def make_grid(config: GridConfig, num_costs: int) -> Environment:
         from_json=lambda name, data: parse_scene(data["map"], name).layout,
         ceilings=lambda layout: jnp.max(jnp.asarray(layout.costs), (1, 2)),
         relabel=relabel,
-        features=CELLS,
+        groups=CELLS,
         position=physics.position,
         random_steps=functools.partial(random_steps, config=config),
     )
@@ -124,7 +123,7 @@ def own_cells(place: Place, layout: Layout) -> np.ndarray:
     return (np.arange(rows)[:, None] * across + np.arange(columns)).ravel()
 
 
-CELLS = Features(
+CELLS = Groups(
     count=lambda layout: layout.walls.size,
     frame=place_of,
     index=cell_number,
@@ -156,7 +155,7 @@ def random_steps(key: Array, layout: Layout, count: int, config: GridConfig) -> 
     actions = jax.random.randint(action_key, (count,), 0, physics.NUM_ACTIONS)
 
     def one(key: Array, place: Array, action: Array) -> Transition:
-        state = physics.GridState(place, jnp.zeros((), jnp.int32))
+        state = physics.GridState(place)
         _, out = physics.step(key, state, action, layout, config)
         ended = out.terminated.astype(jnp.float32)
         return Transition(physics.observe(state, layout), action, out.reward, out.cost, out.obs, ended)

@@ -12,9 +12,13 @@ import gymnasium
 import jax
 import numpy as np
 
+from safedsr.envs import episode as episodes
+from safedsr.envs.environment import Environment
+from safedsr.envs.episode import Episode
 from safedsr.envs.grid import physics
 from safedsr.envs.grid.catalog import Costs, load_scene, with_costs
 from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.environment import make_grid
 from safedsr.envs.grid.layout import Layout, Scene
 from safedsr.errors import UserError
 
@@ -24,16 +28,16 @@ _FREE, _WALL, _COST, _START, _GOAL, _AGENT = np.array(
 )
 
 
-@jax.jit
-def _reset(key, layout: Layout):
+@partial(jax.jit, static_argnames="environment")
+def _reset(key, layout: Layout, environment: Environment):
     key, reset_key = jax.random.split(key)
-    return key, *physics.reset(reset_key, layout)
+    return key, episodes.start(environment, reset_key, layout)
 
 
-@partial(jax.jit, static_argnames="config")
-def _step(key, state: physics.GridState, action, layout: Layout, config: GridConfig):
+@partial(jax.jit, static_argnames="environment")
+def _step(key, episode: Episode, action, layout: Layout, environment: Environment):
     key, step_key = jax.random.split(key)
-    return key, *physics.step(step_key, state, action, layout, config)
+    return key, *episodes.step(environment, step_key, episode, action, layout)
 
 
 class GridEnv(gymnasium.Env[np.ndarray, np.int64]):
@@ -59,7 +63,8 @@ class GridEnv(gymnasium.Env[np.ndarray, np.int64]):
         corner = np.array([width, height], np.float32) / self.scene.layout.scale
         self.observation_space = gymnasium.spaces.Box(np.zeros(2, np.float32), corner, dtype=np.float32)
         self._key: jax.Array | None = None
-        self._state: physics.GridState | None = None
+        self._episode: Episode | None = None
+        self._environment = make_grid(self.config, len(self.scene.cost_names))
 
     def set_costs(self, costs: Costs) -> None:
         """Change the costs, also during an episode, without recompiling."""
@@ -77,16 +82,18 @@ class GridEnv(gymnasium.Env[np.ndarray, np.int64]):
             self._key = jax.random.key(seed % 2**32)
         elif self._key is None:
             self._key = jax.random.key(int(self.np_random.integers(2**31)))
-        self._key, self._state, obs = _reset(self._key, self.scene.layout)
-        return np.asarray(obs), self._info(np.zeros(len(self.scene.layout.costs)), False)
+        self._key, episode = _reset(self._key, self.scene.layout, self._environment)
+        self._episode = episode
+        return np.asarray(episode.obs), self._info(np.zeros(len(self.scene.layout.costs)), False)
 
     def step(self, action: np.int64 | int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        if self._state is None:
+        if self._episode is None:
             raise UserError("step before reset; call reset first")
         if not self.action_space.contains(action):
             raise UserError(f"action is {action!r}; possible: 0 up, 1 down, 2 left, 3 right")
-        self._key, self._state, result = _step(self._key, self._state, action, self.scene.layout, self.config)
-        obs, reward, cost, terminated, truncated, success = jax.device_get(result)
+        layout, environment = self.scene.layout, self._environment
+        self._key, self._episode, moment = _step(self._key, self._episode, action, layout, environment)
+        obs, reward, cost, terminated, truncated, success = jax.device_get(moment.step)
         return obs, float(reward), bool(terminated), bool(truncated), self._info(cost, bool(success))
 
     def _info(self, cost: np.ndarray, goal: bool) -> dict[str, Any]:
@@ -95,7 +102,7 @@ class GridEnv(gymnasium.Env[np.ndarray, np.int64]):
     def render(self) -> np.ndarray | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         if self.render_mode is None:
             return None
-        return draw_frame(self.scene.layout, None if self._state is None else np.asarray(self._state.pos))
+        return draw_frame(self.scene.layout, None if self._episode is None else np.asarray(self._episode.state.pos))
 
 
 def draw_frame(layout: Layout, pos: np.ndarray | None) -> np.ndarray:

@@ -55,18 +55,28 @@ def digest(array: np.ndarray) -> str:
     return hashlib.sha256(f"{array.dtype}{array.shape}".encode() + array.tobytes()).hexdigest()[:16]
 
 
+def read_table(stem: Path) -> dict[str, np.ndarray]:
+    """A table of a run folder, in either of its two formats."""
+    from safetensors.numpy import load_file
+
+    if stem.with_suffix(".safetensors").exists():
+        return load_file(stem.with_suffix(".safetensors"))
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(stem.with_suffix(".parquet"))
+    return {column: table[column].to_numpy() for column in table.column_names}
+
+
 def digests_of(folder: Path) -> dict[str, Any]:
     """Digests of a run folder: columns by name, arrays of the policy as a sorted list."""
-    import pyarrow.parquet
     from safetensors.numpy import load_file
 
     found: dict[str, Any] = {}
-    renamed = {"episodes.reached": "episodes.success"}
+    renamed = {"episodes.reached": "episodes.success"}  # the name before
     for name in ("episodes", "curves"):
-        table = pyarrow.parquet.read_table(folder / f"{name}.parquet")
-        for column in table.column_names:
+        for column, values in read_table(folder / name).items():
             key = f"{name}.{column}"
-            found[renamed.get(key, key)] = digest(table[column].to_numpy())
+            found[renamed.get(key, key)] = digest(values)
     for name, array in load_file(folder / "trajectories.safetensors").items():
         found[f"trajectories.{name}"] = digest(array)
     found["policy"] = sorted(digest(array) for array in load_file(folder / "policy.safetensors").values())

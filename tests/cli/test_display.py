@@ -33,7 +33,7 @@ def test_a_bar_on_a_terminal(monkeypatch):
 def test_lines_elsewhere(capsys, monkeypatch):
     """One at once, one every ten seconds, one at the end."""
     now = [0.0]
-    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     with display.progress_bar("safedsr") as show:
         for step, seconds in ((50, 5.0), (100, 2.0), (150, 9.0), (200, 1.0)):
             now[0] += seconds
@@ -62,7 +62,7 @@ def test_several_jobs_on_a_terminal(monkeypatch):
 def test_time_left_of_several_jobs(capsys, monkeypatch):
     """At the pace since the start, in which what was done before has no part."""
     now = [0.0]
-    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     with display.jobs_bar("baselines", 0.5) as show:
         for seconds, step, share in ((4000.0, 50, 0.6), (5.0, 100, 0.7), (3995.0, 200, 0.75)):
             now[0] += seconds

@@ -61,13 +61,18 @@ UNREAD = 141  # exit code of shells for a program whose output is no longer read
 
 
 def main(args: list[str] | None = None) -> int:
-    """Run a command. Exit codes: 0 done, 1 training or check failed, 2 wrong input (one line), 130 interrupted."""
-    code = UNREAD
+    """Run a command.
+
+    Exit codes: 0 done, 1 training or check failed, 2 wrong input (one line), 130 interrupted, 141 the output is not
+    read.
+    """
+    code = 0
     try:
         code = _main(sys.argv[1:] if args is None else args)
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python prints an error at exit
+        code = code or UNREAD
     return code
 
 

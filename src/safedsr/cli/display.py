@@ -2,10 +2,9 @@
 
 import contextlib
 import sys
-import time
 from collections.abc import Callable, Iterator
 
-from safedsr.engine.progress import Progress, ShowJob
+from safedsr.engine.progress import Progress, ShowJob, Stopwatch
 
 LINE_SECONDS = 10.0  # between two lines, if there is no terminal
 
@@ -93,23 +92,14 @@ def _lines(title: str) -> Iterator[Callable[[Progress], None]]:
     yield show
 
 
-class _Clock:
-    """Speed since the last chunk; the time of a phase's first chunk is mostly compilation."""
-
-    def __init__(self) -> None:
-        self.began = self.before = time.monotonic()
-        self.pace = 0.0  # seconds a step
-
-    def elapsed(self) -> float:
-        return time.monotonic() - self.began
+class _Clock(Stopwatch):
+    """Speed and remaining time in words."""
 
     def left(self, p: Progress) -> float:
-        return self.pace * (p.steps - p.step)
+        return self.paces[-1] * (p.steps - p.step)
 
     def status(self, p: Progress) -> str:
-        now = time.monotonic()
-        self.pace, self.before = (now - self.before) / p.count, now
-        rate = p.lanes / max(self.pace, 1e-9)
+        rate = p.lanes / max(self.lap(p.count), 1e-9)
         return f"{rate:,.0f} steps/s  goal {p.goal_rate:.2f}  safe {p.safe_goal_rate:.2f}  λ {p.lam:.3f}"
 
     def job_status(self, job: str, p: Progress, share: float, done: float) -> str:

@@ -209,7 +209,7 @@ def _draw(found: "Report", folder: Path) -> list[tuple[str, Path]]:
 
 def _print_report(found: "Report") -> None:
     from safedsr.paper.tables import TABLES
-    from safedsr.report import files as files
+    from safedsr.report import files
     from safedsr.report.tables import VERDICTS
 
     for table in TABLES:

@@ -43,5 +43,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
     table = Table(*columns, title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for row in rows:
         table.add_row(*map(str, row))
+
+    class Screen(Console):
+        """A console that leaves it to the command to say that nobody reads its output."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
     needed = Console(width=1000).measure(table).maximum
-    Console(width=max(Console().width, needed)).print(table)
+    Screen(width=max(Console().width, needed)).print(table)

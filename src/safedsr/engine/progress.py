@@ -1,5 +1,6 @@
 """Progress of a training run, for displays."""
 
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -18,3 +19,22 @@ class Progress(NamedTuple):
 
 Show = Callable[[Progress], None]
 ShowJob = Callable[[str, Progress, float], None]  # the job's title, its progress, the share of all work that is done
+
+
+class Stopwatch:
+    """Seconds since the start, and seconds per step of each chunk."""
+
+    def __init__(self) -> None:
+        self._began = self._before = time.monotonic()
+        self.paces: list[float] = []  # seconds per step; the first chunk of a phase also compiles
+
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._began
+
+    def lap(self, count: int) -> float:
+        """Seconds per step of a chunk of `count` steps that has just ended."""
+        now = time.monotonic()
+        self.paces.append((now - self._before) / count)
+        self._before = now
+        return self.paces[-1]

@@ -1,6 +1,5 @@
 """The trainings of the experiment with changing costs. Finished ones are skipped, interrupted ones continue."""
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ import numpy as np
 
 from safedsr.agents.value_based.trainer import State
 from safedsr.engine.program import Program
-from safedsr.engine.progress import Progress, Show, ShowJob
+from safedsr.engine.progress import Progress, Show, ShowJob, Stopwatch
 from safedsr.engine.train import STOP_FILE, Stopped, device_name, loop
 from safedsr.errors import UserError
 from safedsr.paper import adaptation_plan as plan
@@ -131,25 +130,30 @@ def finish(stage: Stage, base: Stage | None, out: Path, show: Show) -> None:
     if base and standing(base.planned, out / base.name) != "done":
         raise UserError(f"{stage.name} continues {base.name}, which is not finished; run that part first")
     program.check_memory()
-    clock = _Clock(show)
+    clock, change_seconds = Stopwatch(), 0.0
+
+    def show_and_note(p: Progress) -> None:
+        clock.lap(p.count)
+        show(p)
 
     def begin() -> tuple[PyTree, int]:
         if base is None:
             return program.init(), 0
-        state, clock.change_seconds = changed_state(program, base, out / base.name, stage.updates)
+        nonlocal change_seconds
+        state, change_seconds = changed_state(program, base, out / base.name, stage.updates)
         return state, stage.first_step
 
     try:
         if standing(stage.planned, folder) == "new":
             with runs.create_run(folder, stage.job.to_dict(), list(stage.job.seeds), device_name()) as writer:
-                loop(program, writer, *begin(), clock.show)
+                loop(program, writer, *begin(), show_and_note)
         else:
             with runs.resume_run(folder) as (writer, _):
                 (folder / STOP_FILE).unlink(missing_ok=True)
-                loop(program, writer, *(_saved(program, writer) or begin()), clock.show)
+                loop(program, writer, *(_saved(program, writer) or begin()), show_and_note)
     except Stopped as stop:
         raise Stopped(f"{stop.args[0].partition(';')[0]}; the same command continues from there") from None
-    _note(folder, stage, clock)
+    _note(folder, stage, clock, change_seconds)
 
 
 def _saved(program: Program, writer: runs.RunWriter) -> tuple[PyTree, int] | None:
@@ -167,31 +171,15 @@ def changed_state(program: Program, base: Stage, folder: Path, updates: int) -> 
     return change_costs(program, state, updates)
 
 
-class _Clock:
-    """Shows progress and measures the seconds of the chunks."""
-
-    def __init__(self, show: Show) -> None:
-        self.began = self.before = time.perf_counter()
-        self.paces: list[float] = []  # seconds per step, of all agents in parallel
-        self.change_seconds = 0.0
-        self._show = show
-
-    def show(self, p: Progress) -> None:
-        now = time.perf_counter()
-        self.paces.append((now - self.before) / p.count)
-        self.before = now
-        self._show(p)
-
-
-def _note(folder: Path, stage: Stage, clock: _Clock) -> None:
+def _note(folder: Path, stage: Stage, clock: Stopwatch, change_seconds: float) -> None:
     """Save the seconds of a stage, without the part that ran before an interruption."""
-    seconds = round(time.perf_counter() - clock.began, 2)
+    seconds = round(clock.elapsed(), 2)
     found = {
         "seconds": seconds,
         "step_seconds": float(np.median(clock.paces))
         if clock.paces
         else None,  # median: a few chunks include compilation
-        "change_seconds": clock.change_seconds,
+        "change_seconds": change_seconds,
         "lanes": len(stage.job.seeds) * len(stage.job.tasks),
         "device": device_name(),
     }

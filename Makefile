@@ -2,13 +2,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: demo test check bench clean
+.PHONY: demo test test-all check bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/safedsr demo --out demo
 
 test: $(INSTALLED)
 	$(BIN)/pytest -n 2
+
+test-all: $(INSTALLED)
+	$(BIN)/pytest -n 2 -m "slow or not slow"
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -80,7 +80,14 @@ def costs_of(name: str) -> int:
     return 1 if name in BASELINES and BASELINES[name].one_cost else 2
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+IN_CI = ("ppo-lag", "trpo-pid", "p3o", "cpo", "pdo")  # one row of each kind; `make test-all` has the others
+NAMES = [
+    pytest.param(name, marks=pytest.mark.slow) if name in BASELINES and name not in IN_CI else name
+    for name in ALGORITHMS
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_every_algorithm_goes_up_the_stairs(name, tmp_path):
     """Train half of the steps, resume, load, act: the best actions are known."""
     costs, agent = costs_of(name), settings_of(name)
@@ -107,6 +114,7 @@ def test_an_environment_of_ones_own_has_to_be_brought_along(tmp_path):
         safedsr.load(tmp_path / "run", environment=make_stairs(2))
 
 
+@pytest.mark.slow
 def test_ranges_of_rewards_and_costs_may_be_unknown(tmp_path):
     job = stairs_job("safedsr", settings_of("safedsr"), 2, STEPS, known=False)
     train(job, tmp_path / "run")
@@ -134,21 +142,26 @@ def find_trainer(name, agent):
     return make_trainer(name, agent, make_stairs(1))
 
 
-def test_remembered_steps_travel_with_the_policy(tmp_path):
-    """SafeDSR-plus on points instead of cells: saved, loaded and saved again, it remembers the same."""
-    train(stairs_job("safedsr-plus", settings_of("safedsr-plus"), 2, STEPS), tmp_path / "run")
-    one = safedsr.load(tmp_path / "run", environment=make_stairs(2))
+@pytest.fixture(scope="module")
+def trained_plus(tmp_path_factory):
+    """SafeDSR-plus on points instead of cells."""
+    folder = tmp_path_factory.mktemp("stairs") / "run"
+    train(stairs_job("safedsr-plus", settings_of("safedsr-plus"), 2, STEPS), folder)
+    return safedsr.load(folder, environment=make_stairs(2))
+
+
+def test_remembered_steps_travel_with_the_policy(trained_plus, tmp_path):
+    """Saved, loaded and saved again, the agent remembers the same."""
+    one = trained_plus
     assert one.experience is not None and one.experience.steps.obs.shape[1:] == (5,)
     one.save(tmp_path / "copy")
     other = safedsr.load(tmp_path / "copy", environment=make_stairs(2))
     assert same_trees((one.policy, one.experience), (other.policy, other.experience))
 
 
-def test_an_agent_adapts_to_another_task_of_its_environment(tmp_path):
+def test_an_agent_adapts_to_another_task_of_its_environment(trained_plus):
     """The second cost moves to the third stair only; weights are fitted to relabelled memory, and M learns from it."""
-    train(stairs_job("safedsr-plus", settings_of("safedsr-plus"), 2, STEPS), tmp_path / "run")
-    agent = safedsr.load(tmp_path / "run", environment=make_stairs(2))
-    other = stairs_task(2)
+    agent, other = trained_plus, stairs_task(2)
     other = other._replace(params=Stairs(np.array([[0, 0, 0, 0, 0], [0, 0, 0, 1, 0]], np.float32)))
     for found in (
         agent.refit(other),
@@ -194,9 +207,7 @@ def test_another_environment_than_that_of_the_training_is_refused(tmp_path):
         safedsr.load(tmp_path / "run", environment=dataclasses.replace(slow, settings={"slip": 0.9}))
 
 
-def test_a_policy_without_memory_does_not_inherit_one(tmp_path):
-    train(stairs_job("safedsr-plus", settings_of("safedsr-plus"), 1, 200), tmp_path / "run")
-    agent = safedsr.load(tmp_path / "run", environment=make_stairs(1))
-    agent.save(tmp_path / "copy")
-    agent.changed(experience=None).save(tmp_path / "copy")
-    assert safedsr.load(tmp_path / "copy", environment=make_stairs(1)).experience is None
+def test_a_policy_without_memory_does_not_inherit_one(trained_plus, tmp_path):
+    trained_plus.save(tmp_path / "copy")
+    trained_plus.changed(experience=None).save(tmp_path / "copy")
+    assert safedsr.load(tmp_path / "copy", environment=make_stairs(2)).experience is None

@@ -246,7 +246,9 @@ def test_a_run_may_not_outlast_its_learning_rate():
     OnPolicyConfig(decay_steps=1000).check_steps(1000, "ppo")
     OnPolicyConfig(decay_steps=0).check_steps(2000, "ppo")
     OnPolicyConfig(decay_steps=1000).check_steps(2000, "trpo")  # it has no such rate
-    with pytest.raises(UserError, match=r"^decay_steps is 1000; then the learning rate is 0, and the run has 2000"):
+    with pytest.raises(
+        UserError, match=r"^decay_steps is 1000; after them the learning rate is 0, and the run has 2000"
+    ):
         OnPolicyConfig(decay_steps=1000).check_steps(2000, "ppo")
 
 

@@ -50,7 +50,7 @@ TWO = tiny_task("SAB.G\n\nA = fire 1\nB = water 2\n")
     ("changes", "message"),
     [
         ({"algorithm": "safe-dsr"}, "unknown algorithm 'safe-dsr'; did you mean 'safedsr'?"),
-        ({"algorithm": "safedsr"}, "agent is 'SafeDqnConfig'; give a SafeDsrConfig"),
+        ({"algorithm": "safedsr"}, "agent is 'SafeDqnConfig'; give an object of type SafeDsrConfig"),
         ({"tasks": ()}, "tasks is 0; give at least one"),
         ({"tasks": (ONE, TWO)}, "costs is [1, 2]; all tasks of a job need equally many costs"),
         ({"tasks": (ONE._replace(budgets=(1.0, 2.0)),)}, "budgets is (1.0, 2.0); corridor has 1 costs"),

@@ -32,4 +32,7 @@ def find_environment(data: Mapping[str, Any], num_costs: int, given: Environment
         from safedsr.envs.grid.environment import grid_from_settings
 
         return grid_from_settings({key: value for key, value in data.items() if key != "name"}, num_costs)
-    raise UserError(f"this run was trained in '{name}', which is not part of safedsr; give it with environment=…")
+    raise UserError(
+        f"this run was trained in '{name}', which is not part of safedsr; open it in Python with safedsr.load(folder, "
+        "environment=…)"
+    )

@@ -34,7 +34,12 @@ class Job:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         algorithm = find_algorithm(self.algorithm)
         kind = algorithm.config.__name__
-        require(isinstance(self.agent, algorithm.config), "agent", type(self.agent).__name__, f"give a {kind}")
+        require(
+            isinstance(self.agent, algorithm.config),
+            "agent",
+            type(self.agent).__name__,
+            f"give an object of type {kind}",
+        )
         require(len(self.seeds) >= 1, "seeds", len(self.seeds), "train at least one")
         require(len(set(self.seeds)) == len(self.seeds), "seeds", self.seeds, "give each seed once")
         require(all(0 <= seed < 2**32 for seed in self.seeds), "seeds", self.seeds, "give numbers from 0 to 2³² - 1")

@@ -109,7 +109,7 @@ class OnPolicyConfig:
         """Raise if the learning rate of the actor would be 0 before the end of a run of that many steps."""
         enough = algorithm not in BY_GRADIENT or not self.decay_steps or steps <= self.decay_steps
         advice = (
-            f"then the learning rate is 0, and the run has {steps} steps: train with --decay-steps {steps}, or with 0 "
+            f"after them the learning rate is 0, and the run has {steps} steps: train with --decay-steps {steps}, or 0 "
             "to keep the rate"
         )
         require(enough, "decay_steps", self.decay_steps, advice)

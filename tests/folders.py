@@ -56,24 +56,30 @@ def write_run(
     done: int | None = None,
     finish: bool = True,
     positions: np.ndarray | None = None,
+    environment: Mapping[str, Any] | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> Path:
-    """A run folder; `episodes` by (environment, seed), `positions` [n, E, S, 2] with an episode end at each x = 0."""
+    """A run folder; `episodes` by (environment, seed), `positions` [n, E, S, 2] with an episode end at each x = 0.
+
+    `environment` is what config.json says about another environment than the grid, `more` what it says besides.
+    """
     done = steps if done is None else done
     config = {
         "algorithm": algorithm,
-        "environment": {"name": "grid", **asdict(GridConfig())},
+        "environment": environment or {"name": "grid", **asdict(GridConfig())},
         "tasks": [
             {
                 "name": place.layout,
                 "costs": list(place.costs),
                 "budgets": list(place.budgets),
-                "params": {"map": format_scene(load_scene(place.layout, place.costs))},
+                "params": {} if environment else {"map": format_scene(load_scene(place.layout, place.costs))},
             }
             for place in places
         ],
         "seeds": list(seeds),
         "agent": asdict(replace(find_algorithm(algorithm).default, **(settings or {}))),
         "train": asdict(TrainConfig(steps, matmul=matmul, trajectories=0 if positions is None else len(positions))),
+        **(more or {}),
     }
     with create_run(path, config, list(seeds), "cpu") as writer:
         tables = [_table(environment, seed, one) for (environment, seed), one in episodes.items()]

@@ -70,8 +70,11 @@ def relabel(t: Transition, params: Stairs) -> Transition:
     return t._replace(cost=jnp.asarray(params.costs)[:, stair_of(t.next_obs)])
 
 
-def make_stairs(num_costs: int, *, known: bool = True) -> Environment:
-    """The environment; unless `known`, it does not say between which values rewards and costs lie."""
+def make_stairs(num_costs: int, *, known: bool = True, success: bool = True) -> Environment:
+    """The environment; unless `known`, it does not say between which values rewards and costs lie.
+
+    Without `success`, the top is no goal, and all that counts is the return.
+    """
     return Environment(
         name="stairs",
         spec=Spec(
@@ -84,6 +87,7 @@ def make_stairs(num_costs: int, *, known: bool = True) -> Environment:
             cost_ceilings=(1.0,) * num_costs if known else None,
             time_limit=LIMIT,
             action_names=ACTIONS,
+            success=success,
         ),
         reset=reset,
         step=step,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from safedsr.agents.plus.config import SafeDsrPlusConfig
     from safedsr.agents.safedqn.config import SafeDqnConfig
     from safedsr.agents.safedsr.config import SafeDsrConfig
+    from safedsr.api import train
     from safedsr.core.config import EpsilonSchedule, MultiplierConfig
     from safedsr.envs.environment import Environment, Spec, Step, Task
     from safedsr.envs.grid.catalog import load_scene, with_costs
@@ -51,6 +52,7 @@ _HOME = {
     "load_run": "runs.folder",
     "load_scene": "envs.grid.catalog",
     "tasks_for": "runs.job",
+    "train": "api",
     "grid_job": "runs.job",
     "make_layout": "envs.grid.layout",
     "parse_scene": "envs.grid.text",
@@ -88,6 +90,7 @@ __all__ = [
     "register_envs",
     "stack_layouts",
     "tasks_for",
+    "train",
     "with_costs",
 ]
 

@@ -43,7 +43,7 @@ class Agent(TrainedPolicy):
 
 
 def load(path: str | Path, seed: int | None = None, task: int = 0, environment: Environment | None = None) -> Agent:
-    """Load an agent from a run folder; the default seed is the one with the most safe goals in that task.
+    """Load an agent from a run folder; the default seed is the best one in that task.
 
     `environment` is needed if the run was trained in an environment of your own.
     """
@@ -57,7 +57,7 @@ def load_all(path: str | Path, environment: Environment | None = None) -> dict[t
 
 def evaluate_run(
     path: str | Path,
-    costs: str | None = None,
+    costs: Costs | None = None,
     budget: str | None = None,
     episodes: int = 1000,
     epsilon: float = 0.0,

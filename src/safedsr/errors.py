@@ -15,6 +15,17 @@ class Refusal(Exception):
     """A requested check has failed although the input is correct; the command exits with status 1."""
 
 
+class ChangedFunction(UserWarning):
+    """A function of the user has the same name as at the training and another text."""
+
+
+class EnvironmentFailed(Exception):
+    """An environment, or a function of its steps, raised an error or returned what cannot be used.
+
+    The command line prints the message as one line and exits with status 1.
+    """
+
+
 def unknown(kind: str, given: str, known: Iterable[str]) -> UserError:
     """An error for an unknown name, which suggests the most similar known name."""
     names = sorted(known)

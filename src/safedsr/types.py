@@ -18,6 +18,7 @@ class Transition(NamedTuple):
     cost: Array  # [J]
     next_obs: Array  # [observations] s′, before any reset; the next start if SafeDSR has terminal="restart"
     terminated: Array  # [] 1 if the episode terminated (not by a time limit), else 0, or JOINED
+    extra: PyTree = ()  # [extras] further values, if the environment has any
 
 
 class Seen(NamedTuple):
@@ -33,6 +34,8 @@ class Seen(NamedTuple):
     done: Array  # [] bool, terminated or truncated
     start: Array  # [observations] s of the next step: s′, or the start of a new episode if this one is done
     total: Array  # [J] cost of the episode up to and including this step
+    last: Array  # [] bool, the block of steps ends after this step
+    extra: PyTree = ()  # [extras] further values to store with the step, if the environment has any
 
 
 class Record(NamedTuple):

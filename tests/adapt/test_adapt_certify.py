@@ -4,14 +4,15 @@ import jax
 import numpy as np
 import pytest
 from scipy.stats import binomtest, t
-from test_evaluate import FIVE, walker
+from test_evaluate import FIVE, goalless, on_mean, walker
 
 from safedsr.adapt import certify as module
-from safedsr.adapt.certify import certify, lower_bound, upper_bound
+from safedsr.adapt.certify import Bound, certify, lower_bound, upper_bound
 from safedsr.adapt.config import CertificateConfig
 from safedsr.engine.evaluate import Outcome
 from safedsr.envs.grid.config import GridConfig
 from safedsr.errors import UserError
+from safedsr.runs.config import DISCOUNTED_MEAN, Terms
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 NOISY = GridConfig(time_limit=60)
@@ -106,3 +107,44 @@ def test_numbers_for_machines():
 def test_impossible_certificates(given, message):
     with pytest.raises(UserError, match=f"^{message}"):
         certify(walker("right"), **given)
+
+
+def test_without_goals_safe_episodes_are_certified():
+    found = certify(goalless(walker("left")), episodes=300)
+    assert found.passed and found.safe_goal_rate == (1.0, lower_bound(300, 300, 0.95)) and not found.success
+    assert found.rank == (0.9, found.reward)
+    data = found.to_dict()
+    assert data["safe_episode_rate"]["value"] == 1.0 and data["success"] is False and "kind" not in data
+    assert not {"goal_rate", "safe_goal_rate"} & data.keys()
+    usual = certify(walker("right"), episodes=300)
+    assert not {"success", "kind", "safe_episode_rate"} & usual.to_dict().keys()
+    assert usual.rank == (usual.safe_goal_rate.bound, 0.0)
+
+
+def test_more_safety_than_required_is_worth_nothing_without_goals():
+    idle = certify(goalless(walker("left")), episodes=300)
+    good = idle._replace(safe_goal_rate=Bound(0.98, 0.95), reward=5.0)
+    unsafe = idle._replace(safe_goal_rate=Bound(0.9, 0.89), reward=50.0)
+    assert max(idle, good, unsafe, key=lambda one: one.rank) is good
+
+
+def test_the_mean_of_discounted_costs_is_certified():
+    """0.75 in each episode, whatever share of episodes that is within the budget."""
+    within, above = (certify(on_mean(walker("right", budget=b)), episodes=50) for b in (0.75, 0.7))
+    assert within.passed and within.cost == ((0.75, 0.75),) and within.kind == "discounted-mean"
+    assert not above.passed and above.episodes == 50  # no test stops early
+    assert within.rank == (0.0, within.reward) and above.rank[0] == pytest.approx(-0.05)
+    assert within.to_dict()["kind"] == "discounted-mean"
+
+
+def test_bounds_of_several_means_hold_together():
+    cost = np.random.default_rng(0).exponential(size=(400, 2)).astype(np.float32)
+    outcome = Outcome(np.ones(400, bool), np.ones(400), np.ones(400, np.float32), cost)
+    task, terms = walker("right").task, Terms(budget_kind=DISCOUNTED_MEAN)
+    found = module._judge(outcome, task._replace(budgets=(2.0, 2.0)), CertificateConfig(episodes=400), terms)
+    for j in range(2):
+        x = cost[:, j].astype(float)
+        assert found.cost[j].bound == pytest.approx(x.mean() + t.ppf(0.975, 399) * x.std(ddof=1) / 20)
+    assert found.passed and found.violation.value > 0.2  # single episodes may exceed the budget
+    tight = (2.0, found.cost[1].value + 0.01)
+    assert not module._judge(outcome, task._replace(budgets=tight), CertificateConfig(episodes=400), terms).passed

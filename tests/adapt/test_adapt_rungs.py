@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from test_evaluate import goalless
 from test_safedsr import one_hot_phi
 from tiny import same_trees, tiny_agent
 from walked import walked_agent
@@ -14,18 +15,19 @@ from safedsr.adapt.config import CertificateConfig, ClimbConfig
 from safedsr.adapt.costs import experience_of, task_of
 from safedsr.adapt.ladder import adapt
 from safedsr.adapt.online import learn_in, start_state
-from safedsr.adapt.penalty import LADDER, Score, learn_penalty, score, search_penalty, with_lam
+from safedsr.adapt.penalty import LADDER, Score, judge, learn_penalty, score, search_penalty, with_lam
 from safedsr.adapt.successor import learn_from_memory, next_lam
 from safedsr.agents.safedsr.equations import DsrPolicy, Weights, all_features, both_features, scores
 from safedsr.agents.safedsr.learner import go_on, init
 from safedsr.agents.safedsr.rehearsal import learn_from
 from safedsr.core.replay import Codec
-from safedsr.engine.evaluate import run_episodes
+from safedsr.engine.evaluate import Outcome, run_episodes
 from safedsr.engine.program import Program
 from safedsr.envs.environment import Spec
 from safedsr.envs.grid.environment import scene_of
 from safedsr.envs.grid.physics import ACTIONS
 from safedsr.errors import UserError
+from safedsr.runs.config import DISCOUNTED_MEAN, Terms
 from safedsr.runs.experience import relabelled
 from safedsr.runs.policy import own_job
 from safedsr.types import Transition
@@ -136,6 +138,53 @@ def test_scores_are_those_of_plain_episodes(agent, monkeypatch):
     assert found.reward == pytest.approx(outcome.ret.mean(), rel=1e-5)
 
 
+def outcome(ret, cost):
+    """Episodes that all count as successes."""
+    count = len(ret)
+    return Outcome(np.ones(count, bool), np.ones(count), np.array(ret, np.float32), np.array(cost, np.float32)[:, None])
+
+
+def test_without_goals_the_return_decides_among_those_that_are_safe_enough(agent):
+    task, terms = agent.task._replace(budgets=(1.0,)), Terms(success=False)
+    idle, good = outcome([0.0] * 200, [0.0] * 200), outcome([9.0] * 200, [5.0] + [1.0] * 199)
+    wild = outcome([99.0] * 200, [5.0] * 20 + [0.0] * 180)
+    wilder = outcome([999.0] * 200, [9.0] * 20 + [0.0] * 180)
+    found = [judge(o, task, terms, 0.95) for o in (idle, good, wild, wilder)]
+    assert found[1] == max(found) == (0.95, 1.0, 0.0, 9.0) and found[0] == (0.95, 1.0, 0.0, 0.0)
+    assert found[2].safe == 0.9 and found[2] > found[3]  # less over the budget
+    assert judge(good, task, Terms(), 0.95) == (0.995, 1.0, pytest.approx(-0.02), 9.0)  # on the grid: as ever
+
+
+def test_budgets_of_the_mean_are_a_condition_on_the_mean(agent):
+    task, terms = agent.task._replace(budgets=(1.0,)), Terms(budget_kind=DISCOUNTED_MEAN)
+    spread = outcome([9.0] * 100, [0.5, 1.1] * 50)  # 0.8 on average, and half of the episodes are above
+    above, idle = outcome([99.0] * 100, [1.25] * 100), outcome([0.0] * 100, [0.0] * 100)
+    assert judge(spread, task, terms, 1.0) == (1.0, 1.0, 0.0, 9.0) > judge(idle, task, terms, 1.0)
+    assert judge(above, task, terms, 1.0) == (0.0, 1.0, -0.25, 99.0)
+    unsure = outcome([9.0] * 4, [0.0, 0.0, 0.0, 3.9])  # 0.975 of 4 episodes is not sure
+    assert judge(unsure, task, terms, 1.0).safe == 0.0
+
+
+def test_auto_searches_lam_where_a_safe_policy_may_be_worth_nothing(agent):
+    easy = adapt(goalless(agent), scene_of(agent.task), certificate=FEW)
+    assert [rung.level for rung in easy.rungs] == ["cost", "penalty"]
+    assert all(rung.certificate.passed for rung in easy.rungs)
+    best = max(easy.rungs, key=lambda rung: rung.certificate.reward)
+    assert easy.certificate.reward == best.certificate.reward > 0.9
+
+
+def test_the_penalty_is_learnt_on_discounted_costs(moved):
+    """The second of two steps straight on costs 1, which counts 0.9 where 0.5 is allowed."""
+    config = moved.job.agent
+    rules = dataclasses.replace(config.multiplier, rule="proportional", lam_lr=0.02)
+    epsilon = dataclasses.replace(config.epsilon, epsilon_start=0.0, epsilon_end=0.0)
+    settings = dataclasses.replace(config, multiplier=rules, epsilon=epsilon, gamma=0.9)
+    job = dataclasses.replace(moved.job, agent=settings, budget_kind="discounted-mean")
+    task = task_of(moved, np.array([[0, 0, 1], [0, 0, 0]], np.float32), 0.5)
+    found = learn_penalty(with_lam(moved.changed(job=job), [0.1]), task, steps=10)
+    assert float(found.policy.lam[0]) == pytest.approx(0.1 + 5 * 0.02 * (0.9 - 0.5), rel=1e-5)
+
+
 def torn(agent):
     """The agent with an M that says: straight on pays 1 and costs 1, down pays 0.5 and costs nothing; next, go on."""
     learner = agent.policy.learner
@@ -157,7 +206,7 @@ def test_the_search_finds_the_caution_that_is_needed(monkeypatch, agent, moved):
     """Scores are read off the start's action: straight on is unsafe, down is safe, and waiting reaches nothing."""
     tried = []
 
-    def judge(candidate, task, epsilon, batches=1):
+    def judge(candidate, task, epsilon, batches=1, required=1.0):
         action = ACTIONS[candidate.act(START)]
         tried.append((float(candidate.policy.lam[0]), batches))
         return Score({"down": 1.0}.get(action, 0.0), {"up": 0.0, "left": 0.0}.get(action, 1.0), 0.0, 0.0)
@@ -175,7 +224,7 @@ def test_the_search_finds_the_caution_that_is_needed(monkeypatch, agent, moved):
 def test_a_search_over_several_costs_goes_one_after_the_other(monkeypatch, moved):
     both = moved.refit(np.stack([HIGH_ROAD, HIGH_ROAD]))
 
-    def judge(candidate, task, epsilon, batches=1):
+    def judge(candidate, task, epsilon, batches=1, required=1.0):
         first, second = np.asarray(candidate.policy.lam)
         return Score(-abs(np.log2((first + 0.01) / 0.4)) - abs(np.log2((second + 0.01) / 6.4)), 0.0, 0.0, 0.0)
 

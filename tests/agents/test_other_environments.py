@@ -20,9 +20,11 @@ from safedsr.agents.safedqn.config import SafeDqnConfig
 from safedsr.agents.safedsr.config import SafeDsrConfig
 from safedsr.core.config import EpsilonSchedule, MultiplierConfig
 from safedsr.engine.evaluate import evaluate
+from safedsr.engine.program import Program
 from safedsr.engine.train import resume, train
 from safedsr.envs.environment import Task
 from safedsr.errors import UserError
+from safedsr.figures.adapted import draw_adapted
 from safedsr.runs.config import TrainConfig
 from safedsr.runs.job import Job
 
@@ -180,6 +182,28 @@ def test_an_agent_adapts_to_another_task_of_its_environment(trained_plus):
         agent.adapt(None)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"^the environment 'stairs' has 2 costs and the task has 1; give equally many"):
         evaluate(agent, stairs_task(1))
+
+
+def test_pictures_of_an_adaptation_without_a_map(trained_plus, tmp_path):
+    found = trained_plus.adapt(stairs_task(2, 1.5), "cost", certificate=FEW)
+    draw_adapted(trained_plus, found, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["before-after.png"]
+
+
+def test_the_mean_of_the_discounted_costs_comes_to_its_budget():
+    """The first stair costs 1 at once; the agent goes up in some episodes and waits in others."""
+    rules = MultiplierConfig(rule="chance", penalty_start=1000, lam_step=0.02)
+    changes = {"epsilon": EpsilonSchedule(1.0, 0.1, 500, 1000), "multiplier": rules, "hidden": (32,)}
+    agent = SafeDqnConfig(**{**SHARED, **changes})
+    environment, training = make_stairs(1, success=False), TrainConfig(steps=10_000)
+    job = Job("safedqn", (stairs_task(1, 0.6),), (0, 1), agent, environment, training, "discounted-mean")
+    program = Program(job)
+    state, step, costs = program.init(), 0, np.zeros(0)
+    while step < training.steps:
+        stop = program.next_stop(step)
+        state, records, _ = program.advance(state, step, stop - step)
+        costs, step = np.asarray(records.cost)[np.asarray(records.done)], stop
+    assert job.agent.multiplier.rule == "mean" and costs.mean() == pytest.approx(0.6, abs=0.05)
 
 
 def test_parameters_may_be_empty(tmp_path):

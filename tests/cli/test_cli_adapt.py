@@ -3,11 +3,13 @@ import json
 import numpy as np
 import pytest
 from test_adapt_rungs import LOW_ROAD, START, agent  # noqa: F401
-from test_evaluate import walker
+from test_evaluate import goalless, on_mean, walker
 from walked import walked_agent
 
 import safedsr
+from safedsr.adapt.certify import certify
 from safedsr.cli import main
+from safedsr.cli.adapt import _cells, _verdict
 from safedsr.envs.grid.physics import ACTIONS
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
@@ -98,3 +100,20 @@ def test_policies_that_cannot_adapt(tmp_path, capsys):
         assert main(["adapt", str(folder), "--costs", "none", "--out", str(tmp_path / "adapted")]) == 2
         assert message in capsys.readouterr().err
     assert main(["certify", str(other), "--episodes", "50"]) == 0  # any policy can be certified
+
+
+def test_without_goals_the_words_are_others():
+    found = certify(goalless(walker("left")), episodes=100)
+    assert list(_cells(found)) == ["safe episodes", "over budget", "return", "mean cost", "steps", "episodes"]
+    assert _verdict(found) == (
+        "certificate passes: at least 0.970 of all episodes stay within the budget; required: 0.9; mean return -0.09"
+    )
+    usual = certify(walker("right"), episodes=100)
+    assert list(_cells(usual)) == ["safe goal rate", "goal rate", "over budget", "mean cost", "steps", "episodes"]
+
+
+def test_budgets_of_the_mean_have_words_of_their_own():
+    found = certify(on_mean(walker("right", budget=0.7)), episodes=100)
+    names = ["safe goal rate", "goal rate", "over budget", "return", "mean discounted cost", "steps", "episodes"]
+    assert list(_cells(found)) == names and _cells(found)["mean discounted cost"] == "0.75 ≤ 0.75"
+    assert _verdict(found) == "certificate fails: mean discounted cost ≤ 0.750 (budget 0.7); mean return 0.95"

@@ -7,10 +7,12 @@ import subprocess
 import sys
 
 import pytest
+from test_evaluate import goalless, walker
 from tiny import same_trees
 
 from safedsr.agents.registry import ALGORITHMS
 from safedsr.cli import display, main
+from safedsr.engine.evaluate import evaluate
 from safedsr.engine.program import Program
 from safedsr.runs import storage
 from safedsr.runs.folder import load_run
@@ -200,3 +202,24 @@ def test_algos(capsys):
     found = json.loads(capsys.readouterr().out)
     assert found == {name: algorithm.about for name, algorithm in ALGORITHMS.items()}
     assert {"safedsr", "safedqn", "dsr", "dqn"} <= found.keys()
+
+
+def test_a_budget_of_the_mean(capsys, monkeypatch, tmp_path, corridor_map):
+    monkeypatch.setenv("COLUMNS", "200")
+    out, args = tmp_path / "run", ["--layout", corridor_map, *TINY, "--budget-kind"]
+    assert main(["train", "safedqn", "--out", str(out), *args, "discounted-mean"]) == 0
+    assert storage.read_json(out / "config.json")["budget_kind"] == "discounted-mean"
+    assert "return " in capsys.readouterr().err
+    assert main(["evaluate", str(out), "--episodes", "20"]) == 0
+    assert "discounted cost" in capsys.readouterr().out
+    assert main(["train", "safedqn", "--out", str(tmp_path / "other"), *args, "mean"]) == 2
+    assert capsys.readouterr().err == "safedsr: budget_kind is 'mean'; give episode or discounted-mean\n"
+
+
+def test_an_evaluation_without_goals(capsys, monkeypatch, trained):
+    agent = goalless(walker("left"))
+    monkeypatch.setattr("safedsr.agent.evaluate_run", lambda *_: [(agent, agent.task, evaluate(agent, episodes=10))])
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["evaluate", str(trained("safedqn")), "--episodes", "10"]) == 0
+    shown = capsys.readouterr().out
+    assert "safe episodes" in shown and "return" in shown and "goal" not in shown

@@ -16,6 +16,13 @@ def chunk(step, count=50):
     return Progress(step=step, steps=200, count=count, goal_rate=0.5, safe_goal_rate=0.25, lam=0.125, lanes=4)
 
 
+def test_what_counts_is_shown():
+    goals, returns = chunk(50), chunk(50)._replace(ret=123.456)
+    means = returns._replace(cost=(0.25, 10.0))
+    found = [display._outcome(p) for p in (goals, returns, means)]
+    assert found == ["goal 0.50  safe 0.25", "return 123.5  safe 0.25", "return 123.5  cost 0.25 | 10"]
+
+
 def test_a_bar_on_a_terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")

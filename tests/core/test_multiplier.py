@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safedsr.core import multiplier
-from safedsr.core.config import MultiplierConfig
+from safedsr.core.config import MultiplierConfig, for_mean
 from safedsr.errors import UserError
 
 CONFIG = MultiplierConfig(
@@ -55,7 +55,20 @@ def plain_chance(costs, aim):
         yield lam
 
 
-PLAIN = {"proportional": plain_proportional, "sign": plain_sign, "pid": plain_pid, "chance": plain_chance}
+def plain_mean(costs, aim):
+    lam = CONFIG.lam_start
+    for cost in costs:
+        lam = min(max(0.0, lam + 0.05 * (cost - aim) / max(aim, 0.1)), 3.0)
+        yield lam
+
+
+PLAIN = {
+    "proportional": plain_proportional,
+    "sign": plain_sign,
+    "pid": plain_pid,
+    "chance": plain_chance,
+    "mean": plain_mean,
+}
 
 
 def lams(rule, costs, aim, config=CONFIG):
@@ -137,7 +150,7 @@ def test_lam_starts_where_it_is_told_to():
 @pytest.mark.parametrize("rule", PLAIN)
 def test_a_cost_on_the_aim(rule):
     """C_ep = b breaks no budget: λ stays, or falls by the sign rule's step."""
-    after = {"proportional": 0.3, "sign": 0.25, "pid": 0.3, "chance": 0.2975}[rule]
+    after = {"proportional": 0.3, "sign": 0.25, "pid": 0.3, "chance": 0.2975, "mean": 0.3}[rule]
     config = MultiplierConfig(lam_start=0.3, lam_step=0.05, pid_kd=0.0)
     np.testing.assert_allclose(lams(rule, [[5.0]], [5.0], config), [[after]], rtol=1e-6)
 
@@ -160,3 +173,23 @@ def test_the_chance_rule_rests_where_its_share_breaks_the_budget():
     """One episode in four over the budget, and a chance of a quarter: λ comes back to where it was."""
     found = lams("chance", [[9.0], [1.0], [1.0], [1.0]] * 5, [5.0])
     np.testing.assert_allclose(found[3::4, 0], CONFIG.lam_start, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("unit", "aim"), [(1.0, 0.8), (40.0, 10.0)])
+def test_the_mean_rule_brings_the_mean_cost_to_the_budget(unit, aim):
+    """An agent that pays 3 units while λ is small, 1 while it is larger, and nothing above: it ends up in between."""
+    config = MultiplierConfig(rule="mean", lam_step=0.01)
+    state, costs = multiplier.init(1, config), []
+    for _ in range(4000):
+        lam = float(state.lam[0])
+        costs.append(unit * (3.0 if lam < 0.2 else 1.0 if lam < 0.5 else 0.0))
+        state = multiplier.mean(state, jnp.float32([costs[-1]]), jnp.float32([aim]), config)
+    assert np.mean(costs[1000:]) == pytest.approx(aim, rel=0.01)
+
+
+def test_a_budget_of_the_mean_has_a_rule_of_its_own():
+    usual = MultiplierConfig(rule="chance", lam_most=0.05)
+    assert for_mean(usual, usual) == replace(usual, rule="mean", lam_most=None)
+    assert for_mean(replace(usual, lam_most=2.0), usual) == replace(usual, rule="mean", lam_most=2.0)
+    pid = replace(usual, rule="pid")
+    assert for_mean(pid, usual) is pid

@@ -29,6 +29,21 @@ def walker(direction, text=FIVE, budget=2.0, grid=STILL):
     return Agent(job, Policy(q, jnp.zeros(len(job.tasks[0].budgets))), 0, 0)
 
 
+def goalless(agent):
+    """The same agent where the goal is no goal."""
+    environment = agent.job.environment
+    spec = dataclasses.replace(environment.spec, success=False)
+    return agent.changed(
+        job=dataclasses.replace(agent.job, environment=dataclasses.replace(environment, spec=spec)),
+    )
+
+
+def on_mean(agent, gamma=0.5):
+    """The same agent with budgets for the mean of its discounted costs."""
+    settings = dataclasses.replace(agent.job.agent, gamma=gamma)
+    return agent.changed(job=dataclasses.replace(agent.job, agent=settings, budget_kind="discounted-mean"))
+
+
 def test_a_walk_that_is_known():
     found = evaluate(walker("right"), episodes=30)
     assert found.episodes == 30
@@ -144,3 +159,19 @@ def test_episodes_do_not_depend_on_who_walks_beside_them():
     for name, whole in together._asdict().items():
         np.testing.assert_array_equal(whole, np.concatenate([getattr(part, name) for part in apart]))
     assert together.length.max() > 3 * together.length.min() and module.WALKERS < 150
+
+
+def test_without_goals_safe_episodes_count():
+    found = evaluate(goalless(walker("left")), episodes=10)
+    assert found.safe_goal_rate.value == 1.0 and found.length.value == 9 and not found.terms.success
+    assert found.to_dict().keys() == {"episodes", "safe_episode_rate", "reward", "length", "cost"}
+    assert evaluate(goalless(walker("right", budget=1.5)), episodes=10).safe_goal_rate.value == 0.0
+
+
+def test_discounted_costs():
+    """The second and the third step cost 1 each."""
+    found = evaluate(on_mean(walker("right", budget=0.7)), episodes=10)
+    assert found.cost[0] == (0.75, 0.75, 0.75) and found.safe_goal_rate.value == 0.0 and found.goal_rate.value == 1.0
+    np.testing.assert_allclose(found.reward, 0.95, rtol=1e-5)
+    assert found.to_dict()["budget_kind"] == "discounted-mean"
+    assert evaluate(on_mean(walker("right", budget=0.8)), episodes=10).safe_goal_rate.value == 1.0

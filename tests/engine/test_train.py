@@ -13,7 +13,8 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import tiny_job
+from stairs import make_stairs, stairs_job
+from tiny import tiny_agent, tiny_job
 
 from safedsr.engine import program as program_module
 from safedsr.engine import train as train_module
@@ -418,3 +419,18 @@ def test_going_on_for_longer_or_shorter(paused):
     episodes = load_run(paused).episodes
     resume(paused)  # nothing is left to do
     assert all(np.array_equal(column, episodes[name]) for name, column in load_run(paused).episodes.items())
+
+
+def test_progress_without_goals_tells_the_return(tmp_path):
+    job, seen = stairs_job("safedqn", tiny_agent("safedqn"), 2, 160), []
+    job = dataclasses.replace(job, environment=make_stairs(2, success=False))
+    train(job, tmp_path / "run", seen.append)
+    table = load_run(tmp_path / "run").episodes
+    last = table["end_step"] > 160 - seen[-1].count
+    assert table["success"].all() and seen[-1].goal_rate == 1.0
+    assert seen[-1].ret == pytest.approx(table["return"][last].mean(), rel=1e-5) and seen[-1].cost is None
+    train(dataclasses.replace(job, budget_kind="discounted-mean"), tmp_path / "mean", seen.append)
+    means = load_run(tmp_path / "mean").episodes
+    assert seen[-1].cost == pytest.approx([means[f"cost_{j}"][last].mean() for j in range(2)], rel=1e-5)
+    np.testing.assert_array_equal(means["length"], table["length"])  # the walks are the same, as λ stays 0
+    assert (means["cost_1"] < table["cost_1"])[table["cost_1"] > 0].all()

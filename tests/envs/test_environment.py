@@ -1,6 +1,7 @@
 """What an environment of one's own has to return, and what is said if it does not."""
 
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -95,3 +96,39 @@ def test_parameters_of_different_shapes_do_not_stack():
     with pytest.raises(UserError, match=r"^the parameters of the tasks have different shapes"):
         stack_arrays([stairs_task(1).params, stairs_task(2).params])
     assert stack_arrays([(), ()]) == ()
+
+
+def walk(actions, environment=None, **how):
+    """The last moment of an episode on the stairs."""
+    environment, params = environment or make_stairs(2), stairs_task(2).params
+    running = episode.start(environment, jax.random.key(0), params)
+    for action in actions:
+        running, moment = episode.step(environment, jax.random.key(0), running, jnp.int32(action), params, **how)
+    return moment
+
+
+def test_costs_may_be_discounted():
+    """Wait, then four stairs up: the first is slippery, the second and the third are noisy."""
+    np.testing.assert_allclose(walk([1, 2, 2, 2, 2]).cost, [1, 2])
+    np.testing.assert_allclose(walk([1, 2, 2, 2, 2], discount=0.5).cost, [0.5, 0.25 + 0.125])
+    np.testing.assert_allclose(walk([2, 2], discount=0.0).cost, [1, 0])
+
+
+def test_without_a_discount_nothing_more_is_computed():
+    environment, params = make_stairs(1), stairs_task(1).params
+    running = episode.start(environment, jax.random.key(0), params)
+
+    def traced(**how):
+        step = partial(episode.step, environment, jax.random.key(0), action=jnp.int32(2), params=params, **how)
+        return str(jax.make_jaxpr(lambda running: step(episode=running))(running))
+
+    assert traced() == traced(discount=1.0) and " pow " not in traced() and " pow " in traced(discount=0.9)
+
+
+def test_without_a_goal_every_end_is_a_success():
+    """Also an end by the time limit, of which `step` knows nothing."""
+    goalless = make_stairs(2, success=False)
+    for actions, done in (([1] * (LIMIT - 1), False), ([1] * LIMIT, True), ([2] * 4, True)):
+        moment = walk(actions, goalless)
+        assert bool(moment.done) is bool(moment.step.success) is done
+    assert not walk([1] * LIMIT).step.success

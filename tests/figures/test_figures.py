@@ -88,3 +88,26 @@ def test_command_draws_a_run_and_its_values(trained, tmp_path, capsys):
     assert drawn[f"values-{run.name}-0-seed-1.png"] == "Values and greedy actions: corridor, cost, seed 1"
     assert any(name.startswith("fig07-walks-corridor") for name in drawn)
     assert all((tmp_path / "out" / name).with_suffix(".pdf").is_file() for name in drawn)
+
+
+def elsewhere(result, **about):
+    """The same result, in an environment that is not the grid."""
+    config = {**result.config, "environment": {"name": "CartPole-v1", "success": False}, **about}
+    return result._replace(config=config, params={})
+
+
+def test_other_environments_have_learning_curves(tmp_path):
+    made = [made_result(label, "CartPole-v1", costs=("angle",)) for label in ("safedqn", "ppo-lag")]
+    apart = elsewhere(made_result("safedqn", "CartPole-v1", ("angle",)), budget_kind="discounted-mean")
+    free = elsewhere(made_result("dqn", "CartPole-v1", costs=(), budgets=()))
+    short = elsewhere(made_result("dqn", "Brief-v0", series={"safe": np.zeros((4, 0))}))._replace(points=np.zeros(0))
+    both = made_result("safedqn", "CartPole-v1", costs=("angle", "place"), budgets=(5.0, 1.0))
+    drawn = figures_of([made_result(), *map(elsewhere, made), apart, free, short, elsewhere(both)], tmp_path)
+    assert names(drawn)[-4:] == [
+        "learning-CartPole-v1-angle-budget-5.png",
+        "learning-CartPole-v1-angle-budget-5-discounted-mean-.png",
+        "learning-CartPole-v1.png",
+        "learning-CartPole-v1-angle-place-budget-5-1.png",
+    ]
+    assert names(drawn)[0] == "fig03-grid.png" and not any("CartPole" in name for name in names(drawn)[:-4])
+    assert all(path.read_bytes().startswith(b"\x89PNG") for _, path in drawn)

@@ -217,3 +217,66 @@ def test_nothing_to_report(capsys, args, message):
     assert main(["report", *args]) == 2
     shown = capsys.readouterr()
     assert shown.out == "" and message in shown.err and shown.err.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory):
+    """Runs in two environments that are not the grid; in one of them episodes cannot succeed."""
+    root = tmp_path_factory.mktemp("others")
+    every = {(0, seed): some_episodes(seed, 9_000) for seed in range(3)}
+    every = {place: one._replace(success=np.ones(len(one.end_step), bool)) for place, one in every.items()}
+    cart, where = {"name": "CartPole-v1", "success": False}, [Place("CartPole-v1", ("angle",))]
+    for name in ("safedqn", "ppo-lag"):
+        write_run(root / name, every, where, seeds=range(3), algorithm=name, environment=cart)
+    mean = {"budget_kind": "discounted-mean"}
+    write_run(root / "mean", every, where, seeds=range(3), environment=cart, more=mean)
+    some = {(0, seed): some_episodes(seed, 9_000, 2) for seed in range(3)}
+    place = Place("up", ("slippery", "noisy"), (5.0, 1.0))
+    write_run(root / "stairs", some, [place], seeds=range(3), environment={"name": "stairs"})
+    return root, every, some
+
+
+def test_other_environments_have_plain_tables(others):
+    root, every, some = others
+    found = report([root])
+    assert found.rows == [] and found.remarks == [] and found.doubled is None
+    rows = {(row.environment, row.label): row.found for row in found.plain}
+    cart = rows["CartPole-v1, angle", "safedqn"]
+    assert list(cart) == ["episodes", "safe episodes", "last return", "last cost (angle)"]
+    runs = [every[0, seed] for seed in range(3)]
+    assert cart["episodes"].mean == pytest.approx(np.mean([len(e.ret) for e in runs]))
+    assert cart["safe episodes"].mean == pytest.approx(np.mean([(e.cost <= 5).mean() for e in runs]))
+    assert cart["last return"].mean == pytest.approx(np.mean([e.ret[-1] for e in runs]))
+    stairs = rows["stairs: up, slippery, noisy", "safedqn (budget 5,1)"]
+    assert list(stairs) == ["goals", "safe goals", "last return", "last cost (slippery)", "last cost (noisy)"]
+    assert stairs["goals"].mean == pytest.approx(np.mean([e.success.sum() for e in some.values()]))
+    assert "last discounted cost (angle)" in rows["CartPole-v1, angle", "safedqn (discounted-mean)"]
+
+
+def test_files_of_other_environments_alone_do_not_speak_of_the_paper(others):
+    found = report([others[0]])
+    text, whole = markdown(found), page(found)
+    assert text.startswith("# Results\n\n## Other environments\n") and "agrees" not in text
+    assert "paper" not in text.lower() and "<h1>Results</h1>" in whole and whole.count("<table>") == 3
+    assert "| algorithm | seeds | episodes | safe episodes | last return | last cost (angle) |" in text
+    rows = list(csv.DictReader(io.StringIO(comma_separated(found))))
+    assert len(rows) == 3 * 4 + 5 and {row["table"] for row in rows} == {""}
+
+
+def test_the_commands_for_other_environments(capsys, monkeypatch, tmp_path, others, runs):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["report", str(others[0]), "--out", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "CartPole-v1, angle" in shown and "safe episodes" in shown and "agrees" not in shown
+    assert "remark" not in shown and len(list((tmp_path / "figures").glob("learning-*.png"))) == 3
+    assert main(["report", str(others[0] / "stairs"), str(runs[0] / "absorb"), "--json"]) == 0
+    both = json.loads(capsys.readouterr().out)
+    assert both["rows"] and both["other_environments"][0]["safe goals"]["mean"] > 0
+
+
+def test_a_budget_of_the_mean_is_not_the_papers_experiment(tmp_path, runs):
+    paid = {(0, seed): runs[1][1, seed] for seed in range(10)}
+    write_run(tmp_path, paid, [SIX[1]], seeds=range(10), more={"budget_kind": "discounted-mean"})
+    found = report([tmp_path])
+    assert found.rows and all(row.paper is None for row in found.rows)
+    assert {row.label for row in found.rows} == {"safedqn (discounted-mean)"}

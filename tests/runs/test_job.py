@@ -2,8 +2,10 @@ import dataclasses
 import json
 
 import pytest
+from stairs import make_stairs, stairs_job
 from tiny import tiny_agent, tiny_job, tiny_task
 
+from safedsr.agents.registry import find_algorithm
 from safedsr.core.config import MultiplierConfig
 from safedsr.envs.grid.environment import scene_of
 from safedsr.errors import UserError
@@ -111,3 +113,34 @@ def test_a_job_that_lacks_something(missing):
     del data[missing]
     with pytest.raises(UserError, match=f"^the job's configuration is incomplete or damaged: '{missing}'"):
         job_from_dict(data)
+
+
+def test_a_kind_of_budget_is_stored_if_it_is_not_the_usual_one():
+    job = tiny_job("safedsr-plus")
+    assert "budget_kind" not in job.to_dict() and job.discount == 1.0 and job.agent.multiplier.rule == "chance"
+    other = dataclasses.replace(job, budget_kind="discounted-mean")
+    assert other.discount == other.agent.gamma and other.terms.on_mean
+    assert other.agent.multiplier == dataclasses.replace(job.agent.multiplier, rule="mean", lam_most=None)
+    data = json.loads(json.dumps(other.to_dict()))
+    assert data["budget_kind"] == "discounted-mean" and data["agent"]["multiplier"]["rule"] == "mean"
+    again = job_from_dict(data)
+    assert (again.budget_kind, again.agent) == (other.budget_kind, other.agent)
+    with pytest.raises(UserError, match=r"^budget_kind is 'mean'; give episode or discounted-mean$"):
+        dataclasses.replace(job, budget_kind="mean")
+
+
+@pytest.mark.parametrize("most", [None, 2.0])
+def test_the_limit_of_lam_is_kept_if_it_is_not_that_of_the_grid(most):
+    usual = find_algorithm("safedsr-plus").default.multiplier
+    rules = usual if most is None else dataclasses.replace(usual, lam_most=most)
+    job = dataclasses.replace(tiny_job("safedsr-plus", multiplier=rules), budget_kind="discounted-mean")
+    assert job.agent.multiplier.rule == "mean" and job.agent.multiplier.lam_most == most
+
+
+def test_a_job_says_whether_episodes_can_succeed():
+    """Only if they cannot, so that other files stay as they were."""
+    job = stairs_job("safedqn", tiny_agent("safedqn"), 1, 200)
+    goalless = dataclasses.replace(job, environment=make_stairs(1, success=False))
+    assert job.to_dict()["environment"] == {"name": "stairs"} and job.terms.goals
+    assert goalless.to_dict()["environment"] == {"name": "stairs", "success": False} and not goalless.terms.goals
+    assert not job_from_dict(goalless.to_dict(), make_stairs(1, success=False)).terms.success

@@ -6,8 +6,11 @@ from oracles import slow_window_mean
 from scipy import stats
 
 from safedsr.errors import UserError
+from safedsr.runs.config import DISCOUNTED_MEAN, Terms
 from safedsr.runs.metrics import (
     Episodes,
+    best_place,
+    excess,
     goal_count,
     interpolate,
     iqm,
@@ -173,3 +176,40 @@ def test_trend_looks_back_over_a_window():
 def test_last_value_of_each_seed_that_has_one():
     runs = [episodes([5, 9], ret=[1, 2]), episodes([]), episodes([7], ret=[4])]
     np.testing.assert_array_equal(last(runs, lambda run: run.ret), [2, 4])
+
+
+def late(ret, cost, end_step=(100, 800, 900, 1000)) -> Episodes:
+    """Episodes whose first one is long past, with the best return of all and no cost."""
+    return episodes(end_step, cost=[0.0, *cost], ret=[99.0, *ret])
+
+
+GOALLESS, ON_MEAN = Terms(success=False), Terms(budget_kind=DISCOUNTED_MEAN)
+
+
+def test_without_goals_the_best_of_the_safest_seeds_has_most_return():
+    """Short episodes are more in number, and that is no merit."""
+    idle = late([0, 0, 0], [0, 0, 0])
+    good = late([8, 9, 10], [1, 1, 1])
+    wild = late([20, 20, 20], [9, 9, 0])
+    many = episodes(np.arange(10, 1001, 10))
+    assert best_place([idle, good, wild, many], (5,), GOALLESS) == 1
+    assert best_place([idle, good, wild, many], (5,)) == 3  # as on the grid: most safe goals
+    nearly = episodes(np.arange(760, 1001, 10), cost=[9] + [0] * 24, ret=[11] * 25)  # 24 of 25 are safe
+    assert best_place([good, nearly], (5,), GOALLESS) == 1
+    rather = nearly._replace(cost=np.array([9.0, 9.0] + [0.0] * 23)[:, None])
+    assert best_place([good, rather], (5,), GOALLESS) == 0
+    assert best_place([wild, late([1, 1, 1], [9, 9, 9])], (5,), GOALLESS) == 0
+
+
+def test_a_seed_without_late_episodes_is_judged_by_its_last():
+    early, none = episodes([100, 200], ret=[0, 7]), episodes([])
+    assert best_place([none, late([1, 1, 1], [0, 0, 0]), early], (5,), GOALLESS) == 2
+    assert best_place([none, none], (5,), GOALLESS) == 0
+
+
+def test_budgets_of_the_mean_come_before_the_return():
+    within, above = late([1, 1, 1], [2, 9, 4]), late([5, 5, 5], [2, 9, 5])
+    assert best_place([above, within], (5,), ON_MEAN) == 1
+    assert best_place([above, within], (5.5,), ON_MEAN) == 0
+    assert best_place([above, within], (0.5,), ON_MEAN) == 1  # nearer to the budget
+    assert excess(np.array([2.0, 7.0, 1.5]), (1, 5, 2)) == 3.0 and excess(np.zeros(0), ()) == 0.0

@@ -1,5 +1,8 @@
 """Certificate of a policy from simulated episodes: shares with Clopper–Pearson bounds, mean costs with Student bounds.
 
+It passes if enough episodes reach the goal within the budget, or stay within the budget where there is no goal. If
+budgets are for the mean of the discounted costs, it passes if the upper bounds of all these means are within them.
+
 The certificate assumes that the simulator is right, that the policy is fixed and that episodes are independent.
 """
 
@@ -12,7 +15,8 @@ from safedsr.adapt.config import CertificateConfig
 from safedsr.adapt.costs import Costs, task_of
 from safedsr.engine.evaluate import Outcome, run_keys
 from safedsr.envs.environment import Task
-from safedsr.runs.metrics import within
+from safedsr.runs.config import EPISODE, Terms
+from safedsr.runs.metrics import excess, within
 from safedsr.runs.policy import TrainedPolicy
 
 BATCH = 1000  # episodes between two checks whether the certificate can still pass
@@ -39,15 +43,39 @@ class Certificate(NamedTuple):
     safe_goal_rate: Bound  # lower bound; goal reached within every budget
     goal_rate: Bound  # lower bound
     violation: Bound  # upper bound; share of episodes with some cost over its budget
-    cost: tuple[Bound, ...]  # upper bound of each mean
+    cost: tuple[Bound, ...]  # upper bound of each mean; if budgets are for means, all hold together
     reward: float  # mean
     length: float  # mean
     assumes: str = ASSUMES
+    success: bool = True  # whether episodes can succeed; if not, all of them count as having reached the goal
+    kind: str = EPISODE  # of the budgets
+
+    @property
+    def terms(self) -> Terms:
+        """The terms on which the episodes were judged."""
+        return Terms(self.success, self.kind)
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """A key to compare certificates of one task: safety up to what is required, then the return if it counts."""
+        if self.terms.goals:
+            return self.safe_goal_rate.bound, 0.0
+        if self.terms.on_mean:
+            return -excess(np.array([cost.bound for cost in self.cost]), self.budgets), self.reward
+        return min(self.safe_goal_rate.bound, self.require), self.reward
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers for JSON."""
-        bounds = {name: getattr(self, name)._asdict() for name in ("safe_goal_rate", "goal_rate", "violation")}
-        return {**self._asdict(), **bounds, "cost": [cost._asdict() for cost in self.cost]}
+        """Plain numbers for JSON; without goals where episodes cannot succeed."""
+        found = {**self._asdict(), "cost": [cost._asdict() for cost in self.cost]}
+        found |= {name: getattr(self, name)._asdict() for name in ("safe_goal_rate", "goal_rate", "violation")}
+        if self.success:
+            del found["success"]
+        else:
+            found["safe_episode_rate"] = found.pop("safe_goal_rate")
+            del found["goal_rate"]
+        if self.kind == EPISODE:
+            del found["kind"]
+        return found
 
 
 def certify(agent: TrainedPolicy, costs: Costs | None = None, budget: Any = None, **settings: Any) -> Certificate:
@@ -65,17 +93,26 @@ def certify_in(agent: TrainedPolicy, task: Task, config: CertificateConfig) -> C
         found.append(outcome)
         walked += len(outcome.success)
         safe += int((outcome.success & within(outcome.cost, task.budgets)).sum())
-        if lower_bound(safe + config.episodes - walked, config.episodes, config.confidence) < config.require:
+        possible = lower_bound(safe + config.episodes - walked, config.episodes, config.confidence)
+        if possible < config.require and not agent.job.terms.on_mean:
             break
-    return _judge(Outcome(*(np.concatenate(field) for field in zip(*found, strict=True))), task, config)
+    outcome = Outcome(*(np.concatenate(field) for field in zip(*found, strict=True)))
+    return _judge(outcome, task, config, agent.job.terms)
 
 
-def _judge(outcome: Outcome, task: Task, config: CertificateConfig) -> Certificate:
+def _judge(outcome: Outcome, task: Task, config: CertificateConfig, terms: Terms = Terms()) -> Certificate:
     fine = within(outcome.cost, task.budgets)
     safe = _at_least(outcome.success & fine, config)
     broken = ~fine
+    confidence = config.confidence
+    if terms.on_mean:  # all bounds of the mean costs have to hold together
+        confidence = 1 - (1 - confidence) / max(len(task.budgets), 1)
+    cost = tuple(_mean_at_most(column, confidence) for column in outcome.cost.T)
+    enough = safe.bound >= config.require
+    if terms.on_mean:
+        enough = excess(np.array([mean.bound for mean in cost]), task.budgets) == 0
     return Certificate(
-        passed=len(fine) == config.episodes and safe.bound >= config.require,
+        passed=len(fine) == config.episodes and enough,
         environment=task.title,
         budgets=task.budgets,
         episodes=len(fine),
@@ -85,9 +122,11 @@ def _judge(outcome: Outcome, task: Task, config: CertificateConfig) -> Certifica
         safe_goal_rate=safe,
         goal_rate=_at_least(outcome.success, config),
         violation=Bound(float(broken.mean()), upper_bound(int(broken.sum()), len(broken), config.confidence)),
-        cost=tuple(_mean_at_most(cost, config.confidence) for cost in outcome.cost.T),
+        cost=cost,
         reward=float(outcome.ret.mean()),
         length=float(outcome.length.mean()),
+        success=terms.success,
+        kind=terms.budget_kind,
     )
 
 

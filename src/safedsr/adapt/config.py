@@ -17,7 +17,8 @@ class CertificateConfig:
     confidence: float = 0.95
     """Confidence level of each one-sided bound."""
     require: float = 0.9
-    """The certificate is given if at least this share of episodes reaches the goal within the budget."""
+    """The certificate is given if at least this share of episodes reaches the goal within the budget (without a goal:
+    stays within it). If budgets are for means, the bounds of the means decide instead."""
     epsilon: float = 0.0
     """ε of the policy: share of random actions."""
     episode_seed: int = 1

@@ -1,12 +1,12 @@
 """New costs: given as a name, a file, an array, a map, a function of the position, or labelled steps."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from safedsr.envs.environment import Task
+from safedsr.envs.environment import Task, make_task
 from safedsr.envs.grid import physics
 from safedsr.envs.grid.catalog import with_costs
 from safedsr.envs.grid.config import DEFAULT_BUDGET
@@ -28,7 +28,18 @@ class Samples(NamedTuple):
 
 
 # A function takes arrays x, y of positions in cells and returns costs of the same shape, or [J, …].
-Costs = str | Sequence[str] | np.ndarray | Layout | Scene | Task | Samples | Callable[[np.ndarray, np.ndarray], Any]
+# A mapping gives other parameters of the environment's cost functions.
+Costs = (
+    str
+    | Sequence[str]
+    | np.ndarray
+    | Layout
+    | Scene
+    | Task
+    | Samples
+    | Mapping[str, Any]
+    | Callable[[np.ndarray, np.ndarray], Any]
+)
 
 
 class FitSet(NamedTuple):
@@ -63,6 +74,9 @@ def task_of(agent: TrainedPolicy, costs: Costs | None, budget: Any = None) -> Ta
         return agent.task._replace(budgets=budgets_for(agent.task, len(agent.task.budgets), budget))
     if isinstance(costs, Task):
         return costs if budget is None else costs._replace(budgets=parse_budgets(budget, len(costs.cost_names)))
+    if isinstance(costs, Mapping):
+        environment = agent.job.environment
+        return make_task(environment, budgets_for(agent.task, environment.spec.costs, budget), costs)
     scene = changed_scene(scene_of(agent.task), costs)
     return grid_task(scene, budgets_for(agent.task, len(scene.cost_names), budget))
 

@@ -18,7 +18,7 @@ class Point(NamedTuple):
     lam: float  # the same for all costs
     reward: float
     cost: tuple[float, ...]
-    goal_rate: float
+    goal_rate: float  # 1 where episodes cannot succeed
     length: float
 
 

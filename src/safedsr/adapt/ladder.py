@@ -47,7 +47,7 @@ class Request(NamedTuple):
     task: Task
     spend: ClimbConfig
     epsilon: float
-    enough: float  # share of safe goals in simulated episodes at which a level stops
+    enough: float  # share of safe goals in simulated episodes at which a level stops, or that has to be safe
 
 
 def adapt(
@@ -59,7 +59,10 @@ def adapt(
     spend: ClimbConfig = ClimbConfig(),
     show: Callable[[Rung], None] = lambda rung: None,
 ) -> Adapted[AnyPolicy]:
-    """Apply the levels up to `level` and certify the last; "auto" certifies each and stops at the first that passes."""
+    """Apply the levels up to `level` and certify the last; "auto" certifies each and stops at the first that passes.
+
+    Where safe goals do not count, a safe policy may be worth nothing: "auto" then always searches λ for more return.
+    """
     if level not in (*LEVELS, AUTO):
         raise unknown("level", level, (*LEVELS, AUTO))
     experience_of(agent)
@@ -77,9 +80,10 @@ def adapt(
             rungs.append(Rung(name, current, certify_in(current, task, certificate), seconds))
             show(rungs[-1])
             began = time.perf_counter()
-            if level == name or rungs[-1].certificate.passed:
+            searched = agent.job.terms.goals or name != "cost"
+            if level == name or (searched and rungs[-1].certificate.passed):
                 break
-    best = max(rungs, key=lambda rung: rung.certificate.safe_goal_rate.bound)
+    best = max(rungs, key=lambda rung: rung.certificate.rank)
     return Adapted(best.agent, best.level, best.certificate, tuple(rungs), warnings)
 
 
@@ -90,7 +94,7 @@ def _cost(agent: AnyPolicy, request: Request) -> AnyPolicy:
 def _penalty(agent: AnyPolicy, request: Request) -> AnyPolicy:
     if request.spend.penalty == "learn":
         return learn_penalty(agent, request.task, request.spend.penalty_steps)
-    return search_penalty(agent, request.task, request.epsilon)[0]
+    return search_penalty(agent, request.task, request.epsilon, request.enough)[0]
 
 
 def _memory(agent: AnyPolicy, request: Request) -> AnyPolicy:
@@ -98,15 +102,16 @@ def _memory(agent: AnyPolicy, request: Request) -> AnyPolicy:
 
 
 def _full(agent: AnyPolicy, request: Request) -> AnyPolicy:
-    best, top = agent, score(agent, request.task, request.epsilon)
+    how = {"task": request.task, "epsilon": request.epsilon, "required": request.enough}
+    best, top = agent, score(agent, **how)
     for later in learn_in(agent, request.task, request.spend.steps, STAGE):
         if request.spend.penalty == "learn":
-            candidate, found = later, score(later, request.task, request.epsilon)
+            candidate, found = later, score(later, **how)
         else:
-            candidate, found = search_penalty(later, request.task, request.epsilon)
+            candidate, found = search_penalty(later, **how)
         if found > top:
             best, top = candidate, found
-        if top.safe >= request.enough:
+        if agent.job.terms.goals and top.safe >= request.enough:
             break
     return best
 

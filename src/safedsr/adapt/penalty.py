@@ -1,5 +1,6 @@
 """Level "penalty": λ for new costs, by a search over simulated episodes or learnt on-policy as in the paper."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,8 +17,9 @@ from safedsr.engine.evaluate import Outcome, run_keys
 from safedsr.envs import episode as episodes
 from safedsr.envs.environment import Environment, Task
 from safedsr.envs.episode import Episode
+from safedsr.runs.config import Terms
 from safedsr.runs.job import aim_of
-from safedsr.runs.metrics import within
+from safedsr.runs.metrics import excess, within
 from safedsr.runs.policy import AnyPolicy, TrainedPolicy, with_costs
 from safedsr.types import PyTree
 
@@ -27,10 +29,15 @@ FINALISTS, FINAL_BATCHES = 3, 4
 
 
 class Score(NamedTuple):
-    """Results of a policy in simulated episodes, compared field by field; larger is better."""
+    """Results of a policy in simulated episodes, compared field by field; larger is better.
+
+    Where safe goals do not count, more safety than required is worth nothing, so that the return decides: `safe` is the
+    share of safe episodes up to what is required, or 1 if all mean costs are within their budgets and else 0; `spared`
+    is 0 if enough is safe.
+    """
 
     safe: float  # share that reached the goal within the budget
-    goal: float  # share that reached the goal
+    goal: float  # share that reached the goal; 1 where safe goals do not count
     spared: float  # minus the mean cost above the budget, summed over costs
     reward: float  # mean
 
@@ -40,33 +47,51 @@ def with_lam(agent: AnyPolicy, lam: Any) -> AnyPolicy:
     return agent.with_policy(agent.policy._replace(lam=jnp.asarray(lam, jnp.float32)))
 
 
-def score(agent: TrainedPolicy, task: Task, epsilon: float, batches: int = 1, seed: int = 0) -> Score:
-    """Score of `batches` × `BATCH` simulated episodes."""
+def score(
+    agent: TrainedPolicy, task: Task, epsilon: float, batches: int = 1, seed: int = 0, required: float = 1.0
+) -> Score:
+    """Score of `batches` × `BATCH` simulated episodes; `required` is the share that has to be safe."""
     keys = jax.random.split(jax.random.key(seed), FINAL_BATCHES * BATCH).reshape(FINAL_BATCHES, BATCH)
     found = [run_keys(agent, task, keys[n], epsilon) for n in range(batches)]
-    o = Outcome(*(np.concatenate(field) for field in zip(*found, strict=True)))
-    over = np.maximum(o.cost - np.asarray(task.budgets, np.float32), 0).mean(0).sum()
-    safe = o.success & within(o.cost, task.budgets)
-    return Score(float(safe.mean()), float(o.success.mean()), -float(over), float(o.ret.mean()))
+    return judge(
+        Outcome(*(np.concatenate(field) for field in zip(*found, strict=True))), task, agent.job.terms, required
+    )
 
 
-def search_penalty(agent: AnyPolicy, task: Task, epsilon: float = 0.0) -> tuple[AnyPolicy, Score]:
-    """The agent with the λ of most safe goals; with several costs, each λ_j is searched in turn, twice."""
+def judge(o: Outcome, task: Task, terms: Terms, required: float) -> Score:
+    """The score of these episodes."""
+    over = float(np.maximum(o.cost - np.asarray(task.budgets, np.float32), 0).mean(0).sum())
+    safe, reward = float((o.success & within(o.cost, task.budgets)).mean()), float(o.ret.mean())
+    if terms.goals:
+        return Score(safe, float(o.success.mean()), -over, reward)
+    if terms.on_mean:
+        # One standard error more than the mean, so that other episodes confirm it.
+        cost = o.cost.astype(np.float64)
+        over = excess(cost.mean(0) + cost.std(0) / len(cost) ** 0.5, task.budgets)
+        return Score(float(over == 0), 1.0, -over, reward)
+    return Score(min(safe, required), 1.0, 0.0 if safe >= required else -over, reward)
+
+
+def search_penalty(
+    agent: AnyPolicy, task: Task, epsilon: float = 0.0, required: float = 1.0
+) -> tuple[AnyPolicy, Score]:
+    """The agent with the λ of the best score; with several costs, each λ_j is searched in turn, twice."""
     lam = np.asarray(agent.policy.lam, np.float32)
-    best = score(agent, task, epsilon, FINAL_BATCHES)
+    judged = partial(score, task=task, epsilon=epsilon, required=required)
+    best = judged(agent, batches=FINAL_BATCHES)
     for j in [*range(len(lam))] * (2 if len(lam) > 1 else 1):
-        lam, best = _search_one(agent, task, epsilon, lam, best, j)
+        lam, best = _search_one(agent, judged, lam, best, j)
     return with_lam(agent, lam), best
 
 
 def _search_one(
-    agent: TrainedPolicy, task: Task, epsilon: float, lam: np.ndarray, best: Score, j: int
+    agent: TrainedPolicy, judged: Callable[..., Score], lam: np.ndarray, best: Score, j: int
 ) -> tuple[np.ndarray, Score]:
     """Try all values of `LADDER` for λ_j, then the best `FINALISTS` with more episodes."""
     choices = [np.where(np.arange(len(lam)) == j, np.float32(value), lam) for value in LADDER]
-    first = [score(with_lam(agent, choice), task, epsilon) for choice in choices]
+    first = [judged(with_lam(agent, choice)) for choice in choices]
     for n in sorted(range(len(choices)), key=first.__getitem__, reverse=True)[:FINALISTS]:
-        found = score(with_lam(agent, choices[n]), task, epsilon, FINAL_BATCHES)
+        found = judged(with_lam(agent, choices[n]), batches=FINAL_BATCHES)
         if found > best:
             lam, best = choices[n], found
     return lam, best
@@ -86,11 +111,12 @@ def learn_penalty(agent: AnyPolicy, task: Task, steps: int = 100_000, seed: int 
         jnp.float32(agent.job.agent.epsilon.epsilon_end),
         multiplier.at(agent.policy.lam),
         jax.random.split(jax.random.key(seed), steps),
+        discount=agent.job.discount,
     )
     return with_lam(agent, tuned.lam)
 
 
-@partial(jax.jit, static_argnames=("values", "environment", "config"))
+@partial(jax.jit, static_argnames=("values", "environment", "config", "discount"))
 def _tune(
     values: Any,
     environment: Environment,
@@ -101,6 +127,7 @@ def _tune(
     epsilon: Array,
     start: Multiplier,
     keys: Array,
+    discount: float,
 ) -> Multiplier:
     tune = multiplier.RULES[config.rule]
 
@@ -109,7 +136,7 @@ def _tune(
         luck_key, step_key = jax.random.split(key)
         best = jnp.argmax(values(policy._replace(lam=m.lam), episode.obs).score)
         action = epsilon_greedy(jax.random.uniform(luck_key, (2,)), best, epsilon, environment.spec.actions)
-        episode, moment = episodes.step_or_restart(environment, step_key, episode, action, params)
+        episode, moment = episodes.step_or_restart(environment, step_key, episode, action, params, discount=discount)
         m = jax.tree.map(partial(jnp.where, moment.done), tune(m, moment.cost, aim, config), m)
         return (episode, m), None
 

@@ -18,21 +18,22 @@ def learn_from_memory(
 ) -> tuple[AnyPolicy, Score]:
     """The best agent of several rounds; each round trains M for one λ, then searches the λ to act with.
 
-    The rounds end after `updates` updates, or when a share `enough` of the search's episodes is safe.
+    The rounds end after `updates` updates, or when a share `enough` of the search's episodes is safe; where safe goals
+    do not count, the return may still grow then, and they go on.
     """
     learner_of(agent)
     assert agent.trainer.adaptable
     steps = relabelled(experience_of(agent), agent.job.environment, task.params)
-    rehearsal = agent.trainer.adaptable.rehearse(agent.policy.learner, steps, updates, seed)
-    state, best, top = rehearsal.state, agent, score(agent, task, epsilon)
+    rehearsal = agent.trainer.adaptable.rehearse(agent.policy, steps, updates, seed)
+    state, best, top = rehearsal.state, agent, score(agent, task, epsilon, required=enough)
     lam = next_lam(agent.policy.lam, agent.policy.lam, top) if rehearsal.lam is None else rehearsal.lam
     for key in rehearsal.keys:
-        if top.safe >= enough:
+        if agent.job.terms.goals and top.safe >= enough:
             break
         with precision(agent.job.train.matmul):
             state = rehearsal.learn(state, lam, key)
         learnt = agent.policy._replace(learner=rehearsal.policy(state), lam=lam)
-        candidate, found = search_penalty(agent.with_policy(learnt), task, epsilon)
+        candidate, found = search_penalty(agent.with_policy(learnt), task, epsilon, enough)
         if found > top:
             best, top = candidate, found
         if rehearsal.lam is None:
@@ -43,8 +44,8 @@ def learn_from_memory(
 def next_lam(learnt: Array, acted: Array, found: Score) -> Array:
     """The λ [J] to train M for in the next round: the one that acted best, if enough episodes are safe.
 
-    Else λ is doubled if the agent reaches the goal, and halved if not, because it is too cautious. Above the largest λ
-    of `LADDER`, λ starts again from a small value.
+    Else λ is doubled if the agent reaches the goal, and halved if not, because it is too cautious; where safe goals do
+    not count, it is doubled. Above the largest λ of `LADDER`, λ starts again from a small value.
     """
     if found.safe >= SOME:
         return acted

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from safedsr.cli.overview import print_overview
 from safedsr.engine.compiled import keep_compiled
-from safedsr.errors import Refusal, UserError, unknown
+from safedsr.errors import EnvironmentFailed, Refusal, UserError, unknown
 
 
 class Command(NamedTuple):
@@ -91,7 +91,7 @@ def _main(args: list[str]) -> int:
     except (UserError, OSError) as error:
         print(f"safedsr: {error}", file=sys.stderr)
         return 2
-    except (FloatingPointError, Refusal) as error:
+    except (EnvironmentFailed, FloatingPointError, Refusal) as error:
         print(f"safedsr: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stop:

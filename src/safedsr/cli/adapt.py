@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from safedsr.adapt.config import CertificateConfig, ClimbConfig
+from safedsr.cli.environments import EnvFlags, costs_from, environment_of
 from safedsr.cli.terminal import TASK_HELP, CostNames, Json, busy, print_json, print_table
 from safedsr.errors import Refusal, UserError
 
@@ -23,7 +24,6 @@ LEVEL_HELP = (
     "What to adapt. cost: the cost weights; penalty: also λ; memory: also M, from the replay memory; full: also with "
     "new environment steps; auto: one level after the other, until the certificate passes."
 )
-COLUMNS = ("safe goal rate", "goal rate", "over budget", "mean cost", "steps", "episodes")
 
 
 def certify(
@@ -34,19 +34,22 @@ def certify(
     task: TaskNumber = 0,
     as_json: Json = False,
     config: Annotated[CertificateConfig, tyro.conf.arg(name="")] = USUAL,
+    where: Annotated[EnvFlags, tyro.conf.arg(name="")] = EnvFlags(),
 ) -> None:
     """Simulate a policy and bound how often it reaches the goal within the budget. The exit code is 1 if it fails."""
     from safedsr.adapt.certify import certify_in
     from safedsr.adapt.costs import task_of
     from safedsr.agent import load
 
-    agent = load(run, seed, task)
+    environment = environment_of(run, where)
+    agent = load(run, seed, task, environment)
     with busy(f"simulating {run}", quiet=as_json):
-        found = certify_in(agent, task_of(agent, costs, budget), config)
+        found = certify_in(agent, task_of(agent, costs_from(environment, costs, where), budget), config)
     if as_json:
         print_json({"seed": agent.seed, **found.to_dict()})
     else:
-        print_table(COLUMNS, [_cells(found)], title=f"{found.environment}, seed {agent.seed}")
+        cells = _cells(found)
+        print_table(tuple(cells), [tuple(cells.values())], title=f"{found.environment}, seed {agent.seed}")
         print(_explain(found))
     if not found.passed:
         raise Refusal(_verdict(found))
@@ -66,18 +69,24 @@ def adapt(
     epsilon: Annotated[float, tyro.conf.arg(help="Probability of a random action.")] = USUAL.epsilon,
     as_json: Json = False,
     spend: Annotated[ClimbConfig, tyro.conf.arg(name="")] = ClimbConfig(),
+    where: Annotated[EnvFlags, tyro.conf.arg(name="")] = EnvFlags(),
 ) -> None:
     """Adapt a policy to new costs. Save the new policy and its certificate in a new folder."""
     _require_free(out)
-    if costs is None:
-        raise UserError("no new costs given; add for example --costs square, or --costs FILE.txt for a map of your own")
+    environment = environment_of(run, where)
+    new = costs_from(environment, costs, where)
+    if new is None and budget is None:
+        example = "--costs square, or --costs FILE.txt for a map of your own"
+        if environment:
+            example = "--cost-arg name=value, or --cost-fn FILE.py:NAME for another cost function"
+        raise UserError(f"no new costs given; add for example {example}")
     certificate = CertificateConfig(episodes, confidence, USUAL.require if require is None else require, epsilon)
     from safedsr.adapt.ladder import adapt
     from safedsr.agent import load
 
-    agent = load(run, seed, task)
+    agent = load(run, seed, task, environment)
     with busy(f"adapting {run}", quiet=as_json):
-        found = adapt(agent, costs, level, budget, certificate, spend)
+        found = adapt(agent, agent.task if new is None else new, level, budget, certificate, spend)
     refused = require is not None and not found.certificate.passed
     if not refused:
         _write(found, agent, run, out)
@@ -99,9 +108,9 @@ def _print_adapted(found: "Adapted", as_json: bool) -> None:
     for remark in found.remarks:
         print(f"warning: {remark}")
     print_table(
-        ("level", *COLUMNS, "λ", "seconds"),
+        ("level", *_cells(found.certificate), "λ", "seconds"),
         [
-            (rung.level, *_cells(rung.certificate), _numbers(rung.agent.policy.lam), f"{rung.seconds:.1f}")
+            (rung.level, *_cells(rung.certificate).values(), _numbers(rung.agent.policy.lam), f"{rung.seconds:.1f}")
             for rung in found.rungs
         ],
         title=found.certificate.environment,
@@ -112,13 +121,12 @@ def _print_adapted(found: "Adapted", as_json: bool) -> None:
 
 def _write(found: "Adapted", agent: Any, run: Path, out: Path) -> None:
     """Save the policy last: a folder with a policy is complete."""
-    from safedsr.figures.adapted import before_after, leverage_figure
+    from safedsr.figures.adapted import draw_adapted
     from safedsr.runs import storage
 
     out.mkdir(parents=True, exist_ok=True)
     storage.write_json(out / "certificate.json", {"from": run.name, "seed": agent.seed, **_as_dict(found)})
-    before_after(agent, found, out / "before-after.png")
-    leverage_figure(agent, out / "leverage.png")
+    draw_adapted(agent, found, out)
     found.agent.save(out)
 
 
@@ -139,23 +147,39 @@ def _numbers(lam: Any) -> str:
     return " ".join(f"{value:.2f}" for value in _floats(lam))
 
 
-def _cells(found: "Certificate") -> tuple[str, ...]:
+def _cells(found: "Certificate") -> dict[str, str]:
+    """The numbers of a certificate by the names of their columns."""
     safe, goal, over = found.safe_goal_rate, found.goal_rate, found.violation
-    shares = (f"{safe.value:.3f} ≥ {safe.bound:.3f}", f"{goal.value:.3f}", f"{over.value:.3f} ≤ {over.bound:.3f}")
-    costs = " | ".join(f"{cost.value:.2f} ≤ {cost.bound:.2f}" for cost in found.cost)
-    return (*shares, costs, f"{found.length:.1f}", str(found.episodes))
+    shares = {"safe goal rate": f"{safe.value:.3f} ≥ {safe.bound:.3f}", "goal rate": f"{goal.value:.3f}"}
+    if not found.success:
+        shares = {"safe episodes": shares["safe goal rate"]}
+    over_budget = {"over budget": f"{over.value:.3f} ≤ {over.bound:.3f}"}
+    worth = {} if found.terms.goals else {"return": f"{found.reward:.4g}"}
+    cost = "mean discounted cost" if found.terms.on_mean else "mean cost"
+    costs = {cost: " | ".join(f"{mean.value:.2f} ≤ {mean.bound:.2f}" for mean in found.cost)}
+    return {**shares, **over_budget, **worth, **costs, "steps": f"{found.length:.1f}", "episodes": str(found.episodes)}
 
 
 def _explain(found: "Certificate") -> str:
     budgets = ", ".join(f"{budget:g}" for budget in found.budgets)
+    together = ", all of them together" if found.terms.on_mean else ""
     return (
         f"budget {budgets}, ε = {found.epsilon:g}. After ≥ and ≤: one-sided {found.confidence:.0%} confidence bounds "
-        f"(rates: Clopper–Pearson, mean costs: Student's t)\nassumed: {found.assumes}"
+        f"(rates: Clopper–Pearson, mean costs: Student's t{together})\nassumed: {found.assumes}"
     )
 
 
 def _verdict(found: "Certificate") -> str:
     safe, word = found.safe_goal_rate, "passes" if found.passed else "fails"
+    if found.terms.on_mean:
+        pairs = zip(found.cost, found.budgets, strict=True)
+        costs = ", ".join(f"{mean.bound:.3f} (budget {budget:g})" for mean, budget in pairs)
+        return f"certificate {word}: mean discounted cost ≤ {costs}; mean return {found.reward:.4g}"
+    if not found.success:
+        return (
+            f"certificate {word}: at least {safe.bound:.3f} of all episodes stay within the budget; "
+            f"required: {found.require:g}; mean return {found.reward:.4g}"
+        )
     return (
         f"certificate {word}: at least {safe.bound:.3f} of all episodes reach the goal within the budget; "
         f"required: {found.require:g}"

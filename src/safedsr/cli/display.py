@@ -92,6 +92,13 @@ def _lines(title: str) -> Iterator[Callable[[Progress], None]]:
     yield show
 
 
+def _outcome(p: Progress) -> str:
+    """The goal rate, or the return if it is what counts; the safe share, or the mean costs if they have budgets."""
+    success = f"goal {p.goal_rate:.2f}" if p.ret is None else f"return {p.ret:.4g}"
+    safety = f"safe {p.safe_goal_rate:.2f}" if p.cost is None else f"cost {' | '.join(f'{c:.3g}' for c in p.cost)}"
+    return f"{success}  {safety}"
+
+
 class _Clock(Stopwatch):
     """Speed and remaining time in words."""
 
@@ -100,7 +107,7 @@ class _Clock(Stopwatch):
 
     def status(self, p: Progress) -> str:
         rate = p.lanes / max(self.lap(p.count), 1e-9)
-        return f"{rate:,.0f} steps/s  goal {p.goal_rate:.2f}  safe {p.safe_goal_rate:.2f}  λ {p.lam:.3f}"
+        return f"{rate:,.0f} steps/s  {_outcome(p)}  λ {p.lam:.3f}"
 
     def job_status(self, job: str, p: Progress, share: float, done: float) -> str:
         """The status of one job, and the remaining time for all jobs at the average speed so far."""

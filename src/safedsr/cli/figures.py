@@ -52,7 +52,7 @@ def _results_figures(runs: tuple[Path, ...], out: Path, oracle: bool) -> list[tu
     from safedsr.figures.paper import figures_of
     from safedsr.runs import reference
 
-    wanted = results if oracle else ()
+    wanted = [result for result in results if result.on_grid] if oracle else ()
     references = reference.add_references(wanted, out, show=lambda name: _say(f"oracle of {name}"))
     return figures_of(results, out, references)
 

@@ -72,7 +72,7 @@ def _expected(run: Path, seed: int | None, layout: "Layout", subcells: int) -> A
     require_same_map(layout, scene_of(agent.task))
     learner, adaptable = learner_of(agent), agent.trainer.adaptable
     assert adaptable
-    return expected_rewards(partial(adaptable.features, learner), learner.weights.w_r, layout, subcells)
+    return expected_rewards(partial(adaptable.features, agent.policy), learner.weights.w_r, layout, subcells)
 
 
 def _as_json(found: "Oracle") -> dict[str, Any]:

@@ -7,14 +7,30 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from safedsr.agents.registry import ALGORITHMS, Algorithm, find_algorithm
+from safedsr.cli.environments import (
+    EnvFlags,
+    cost_args,
+    costs_from,
+    environment_in,
+    environment_of,
+    require_map,
+    trained_in,
+)
 from safedsr.cli.overview import print_overview
 from safedsr.cli.terminal import CostNames, Json, busy, print_json, print_table
 from safedsr.envs.grid.config import GridConfig
 from safedsr.errors import UserError
-from safedsr.runs.config import TrainConfig
+from safedsr.runs.config import EPISODE, TrainConfig
 
 if TYPE_CHECKING:
+    from safedsr.engine.evaluate import Evaluation
     from safedsr.report.tables import Report
+
+
+KIND_HELP = (
+    "What the budget limits. episode: the cost of each episode; discounted-mean: the mean of the costs of an episode, "
+    "discounted by gamma."
+)
 
 
 def algos(as_json: Json = False) -> None:
@@ -57,6 +73,7 @@ def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
             tuple[str, ...], tyro.conf.arg(help="Costs, see 'safedsr envs'; each map is trained with each of them.")
         ] = (),
         budget: Annotated[str | None, tyro.conf.arg(help="Cost budget of an episode; 5 if not given.")] = None,
+        budget_kind: Annotated[str, tyro.conf.arg(metavar="{episode,discounted-mean}", help=KIND_HELP)] = EPISODE,
         seeds: Annotated[int, tyro.conf.arg(help="Number of seeds, trained in parallel.")] = 1,
         first_seed: Annotated[int, tyro.conf.arg(help="The first seed.")] = 0,
         preset: Annotated[
@@ -67,13 +84,25 @@ def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
         agent: Annotated[config, tyro.conf.arg(name="")] = default,  # pyright: ignore[reportInvalidTypeForm]
         grid: Annotated[GridConfig, tyro.conf.arg(name="")] = GridConfig(),
         training: Annotated[TrainConfig, tyro.conf.arg(name="")] = TrainConfig(),
+        where: Annotated[EnvFlags, tyro.conf.arg(name="")] = EnvFlags(),
     ) -> None:
         if resume:
-            return _resume(out, algorithm.name, training, args)
-        from safedsr.runs.job import grid_job, tasks_for
+            return _resume(out, algorithm.name, training, where, args)
+        from safedsr.runs.job import Job, grid_job, tasks_for
 
-        tasks = tasks_for(algorithm.name, layout, costs, budget)
-        job = grid_job(algorithm.name, tasks, range(first_seed, first_seed + seeds), agent, grid, training)
+        numbers = range(first_seed, first_seed + seeds)
+        if where.env:
+            _require_no_map(args, where.env)
+            from safedsr.envs.environment import make_task
+
+            limit = grid.time_limit if _given(args, "time_limit") else None
+            environment = trained_in(where, limit, costless=algorithm.costless)
+            task = make_task(environment, budget, cost_args(where))
+            job = Job(algorithm.name, (task,), tuple(numbers), agent, environment, training, budget_kind)
+        else:
+            require_map(where, "no --env given")
+            tasks = tasks_for(algorithm.name, layout, costs, budget)
+            job = grid_job(algorithm.name, tasks, numbers, agent, grid, training, budget_kind)
         from safedsr.cli.display import progress_bar
         from safedsr.engine.lanes import use_cores
         from safedsr.engine.train import train
@@ -87,6 +116,19 @@ def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
     return tyro.conf.configure(tyro.conf.OmitArgPrefixes)(run)
 
 
+def _require_no_map(args: list[str], env: str) -> None:
+    """Raise if a flag of maps is given together with another environment."""
+    for flag in ("layout", "costs", *GridConfig.__dataclass_fields__):
+        if flag != "time_limit" and _given(args, flag):
+            name = f"--{flag.replace('_', '-')}"
+            raise UserError(f"{name} is for maps, not for '{env}'; leave it out (costs: --cost-fn, --cost-entries)")
+
+
+def _given(args: list[str], flag: str) -> bool:
+    """Whether a flag is given."""
+    return any(arg.partition("=")[0].replace("-", "_") == f"__{flag}" for arg in args)
+
+
 def _flag(args: list[str], name: str) -> str | None:
     """The value of a flag, if it is given."""
     joined = [arg.partition("=")[2] for arg in args if arg.startswith(f"{name}=")]
@@ -94,7 +136,7 @@ def _flag(args: list[str], name: str) -> str | None:
     return next(iter(joined + apart), None)
 
 
-def _resume(out: Path, algorithm: str, training: TrainConfig, args: list[str]) -> None:
+def _resume(out: Path, algorithm: str, training: TrainConfig, where: EnvFlags, args: list[str]) -> None:
     """Continue a run. Only the settings of `TrainConfig` (steps, saving, precision) may change."""
     from safedsr.runs.folder import load_config
 
@@ -107,7 +149,7 @@ def _resume(out: Path, algorithm: str, training: TrainConfig, args: list[str]) -
         )
     given = {arg.partition("=")[0][2:].replace("-", "_") for arg in args if arg.startswith("--")} - {"out", "resume"}
     changes = {name: getattr(training, name) for name in given if name in TrainConfig.__dataclass_fields__}
-    if others := sorted(given - set(changes)):
+    if others := sorted(given - set(changes) - set(EnvFlags.__dataclass_fields__)):
         names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
         raise UserError(f"--resume uses the settings saved in {out}; leave out {names}")
     from safedsr.cli.display import progress_bar
@@ -115,9 +157,10 @@ def _resume(out: Path, algorithm: str, training: TrainConfig, args: list[str]) -
     from safedsr.engine.train import resume
     from safedsr.runs.job import job_from_dict
 
-    use_cores(job_from_dict(config).lanes)
+    environment = environment_in(config["environment"], where, str(out))
+    use_cores(job_from_dict(config, environment).lanes)
     with progress_bar(algorithm) as show:
-        resume(out, changes, show=show)
+        resume(out, changes, show=show, environment=environment, cost_args=cost_args(where))
     print(f"run folder: {out}")
 
 
@@ -129,12 +172,15 @@ def evaluate(
     epsilon: Annotated[float, tyro.conf.arg(help="Probability of a random action.")] = 0.0,
     seed: Annotated[int | None, tyro.conf.arg(help="Evaluate only the policies of this seed.")] = None,
     as_json: Json = False,
+    where: Annotated[EnvFlags, tyro.conf.arg(name="")] = EnvFlags(),
 ) -> None:
     """Evaluate the policies of a run: goal rate, safe goal rate, reward and cost, with 95 % intervals."""
     from safedsr.agent import evaluate_run
 
     with busy(f"evaluating {run}", quiet=as_json):
-        rows = evaluate_run(run, costs, budget, episodes, epsilon, seed)
+        environment = environment_of(run, where)
+        new = costs_from(environment, costs, where)
+        rows = evaluate_run(run, new, budget, episodes, epsilon, seed, environment)
     if as_json:
         return print_json(
             [
@@ -142,24 +188,21 @@ def evaluate(
                 for agent, where, found in rows
             ]
         )
-    columns = ("trained on", "evaluated on", "seed", "goal rate", "safe goal rate", "reward", "cost", "steps")
-    print_table(
-        columns,
-        [
-            (
-                agent.task.title,
-                where.title,
-                agent.seed,
-                found.goal_rate,
-                found.safe_goal_rate,
-                found.reward,
-                " | ".join(map(str, found.cost)),
-                found.length,
-            )
-            for agent, where, found in rows
-        ],
-    )
+    table = [
+        {"trained on": agent.task.title, "evaluated on": where.title, "seed": agent.seed, **_outcome(found)}
+        for agent, where, found in rows
+    ]
+    print_table(tuple(table[0]), [tuple(row.values()) for row in table])
     print(f"{episodes} episodes each, ε = {epsilon:g}; mean and 95 % interval")
+
+
+def _outcome(found: "Evaluation") -> dict[str, object]:
+    """The numbers of an evaluation by the names of their columns."""
+    shares = {"goal rate": found.goal_rate, "safe goal rate": found.safe_goal_rate, "reward": found.reward}
+    if not found.terms.success:
+        shares = {"safe episodes": found.safe_goal_rate, "return": found.reward}
+    cost = "discounted cost" if found.terms.on_mean else "cost"
+    return {**shares, cost: " | ".join(map(str, found.cost)), "steps": found.length}
 
 
 def report(
@@ -176,9 +219,9 @@ def report(
         raise UserError("no run folder given; after a training, write for example: safedsr report runs/first")
     with busy("reading run folders", quiet=as_json):
         found = make_report(runs)
-    if not found.rows:
+    if not found.rows and not found.plain:
         raise UserError("nothing to report: " + "; ".join(found.remarks))
-    from safedsr.report.files import as_dict, write_report
+    from safedsr.report.files import as_dict, plain_dict, write_report
 
     page = None
     if out:
@@ -187,7 +230,8 @@ def report(
     if as_json:
         doubled = {name: value._asdict() for name, value in (found.doubled or {}).items()}
         rows = [as_dict(row) for row in found.rows]
-        return print_json({"rows": rows, "doubled_costs": doubled, "remarks": found.remarks})
+        others = {"other_environments": [plain_dict(row) for row in found.plain]} if found.plain else {}
+        return print_json({"rows": rows, "doubled_costs": doubled, **others, "remarks": found.remarks})
     _print_report(found)
     if page:
         print(f"page: {page}")
@@ -220,7 +264,11 @@ def _print_report(found: "Report") -> None:
     if rows := files.doubled_rows(found):
         print_table(files.DOUBLED_COLUMNS, rows, title=files.DOUBLED)
         print(files.DOUBLED_NOTE)
-    for name, meaning in VERDICTS.items():
+    for where, columns, rows in files.plain_sections(found):
+        print_table(columns, rows, title=where)
+    if found.plain:
+        print(files.PLAIN_NOTE)
+    for name, meaning in VERDICTS.items() if found.rows else ():
         print(f"{name}: {meaning}")
     for remark in found.remarks:
         print(f"remark: {remark}")

@@ -1,6 +1,6 @@
 """Settings that several algorithms share. No JAX here, so that the command line shows its help quickly."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from safedsr.validation import check_fields, require
@@ -37,9 +37,10 @@ class EpsilonSchedule:
 class MultiplierConfig:
     """How λ is tuned (Tables 1 and 2, Lagrangian parameter tuning)."""
 
-    rule: Literal["proportional", "sign", "pid", "chance"] = "proportional"
-    """How λ is updated after an episode: proportional (Eq. 16), sign (a fixed step, Sec. H), pid (a PID controller), or
-    chance (keeps the share of episodes that exceed the budget at `chance`)."""
+    rule: Literal["proportional", "sign", "pid", "chance", "mean"] = "proportional"
+    """How λ is updated after an episode: proportional (Eq. 16), sign (a fixed step, Sec. H), pid (a PID controller),
+    chance (keeps the share of episodes that exceed the budget at `chance`), or mean (keeps the mean cost at the
+    budget)."""
     aim: tuple[float, ...] | None = None
     """Target cost of an episode, one number or one for each cost; the budget if not given."""
     penalty_start: int = 100_000
@@ -51,9 +52,9 @@ class MultiplierConfig:
     lam_lr: float = 0.001
     """α_λ: step size of the proportional rule."""
     lam_step: float = 0.01
-    """Step size of the sign rule and of the chance rule."""
+    """Step size of the sign rule and of the chance rule; under the mean rule, of a cost of twice the budget."""
     lam_most: float | None = None
-    """Upper limit of λ under the chance rule."""
+    """Upper limit of λ under the chance rule and the mean rule."""
     chance: float = 0.05
     """Target share of episodes that exceed the budget, under the chance rule."""
     pid_kp: float = 0.01
@@ -73,3 +74,14 @@ class MultiplierConfig:
         require(self.lam_most is None or self.lam_most >= 0, "lam_most", self.lam_most, "give a value of at least 0")
         require(0 <= self.chance <= 1, "chance", self.chance, "give a share between 0 and 1")
         require(0 <= self.pid_smooth < 1, "pid_smooth", self.pid_smooth, "give a share of at least 0 and below 1")
+
+
+def for_mean(given: MultiplierConfig, usual: MultiplierConfig) -> MultiplierConfig:
+    """The settings for a budget of the mean cost: the chance rule, which counts episodes, becomes the mean rule.
+
+    λ has no upper limit then, unless the given one differs from that of the algorithm's `usual` settings, which is
+    chosen for the units of the grid.
+    """
+    if given.rule != "chance":
+        return given
+    return replace(given, rule="mean", lam_most=None if given.lam_most == usual.lam_most else given.lam_most)

@@ -26,6 +26,7 @@ class Multiplier(NamedTuple):
     begun: Array  # [] bool, false while λ waits for the first goal
 
 
+LEAST_AIM = 0.1  # the mean rule divides by at least this
 Update = Callable[[Multiplier, Array, Array, MultiplierConfig], Multiplier]
 
 
@@ -60,6 +61,12 @@ def sign(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Mu
 def chance(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Multiplier:
     """λ rises if an episode exceeds `aim`, else it falls; in equilibrium, a share `chance` of episodes exceeds it."""
     lam = m.lam + config.lam_step * ((cost > aim) - config.chance)
+    return m._replace(lam=jnp.clip(lam, 0.0, config.lam_most))
+
+
+def mean(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Multiplier:
+    """λ ← λ + α (C_ep - b) / b, within its limits; in equilibrium, the mean cost is `aim`, whatever its units."""
+    lam = m.lam + config.lam_step * (cost - aim) / jnp.maximum(aim, LEAST_AIM)
     return m._replace(lam=jnp.clip(lam, 0.0, config.lam_most))
 
 
@@ -103,7 +110,7 @@ def pid(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Mul
     return m._replace(**found._asdict())
 
 
-RULES: dict[str, Update] = {"proportional": proportional, "sign": sign, "pid": pid, "chance": chance}
+RULES: dict[str, Update] = {"proportional": proportional, "sign": sign, "pid": pid, "chance": chance, "mean": mean}
 
 
 def after_step(

@@ -19,11 +19,12 @@ class Codec(NamedTuple):
 
     observations: int
     costs: int
+    extras: int = 0
 
     @property
     def width(self) -> int:
-        """Length of a transition's row: action, reward, terminated, two observations and the costs."""
-        return 3 + 2 * self.observations + self.costs
+        """Length of a transition's row: action, reward, terminated, two observations, the costs and the extras."""
+        return 3 + 2 * self.observations + self.costs + self.extras
 
     @property
     def record_width(self) -> int:
@@ -33,18 +34,21 @@ class Codec(NamedTuple):
     def pack(self, t: Transition) -> Array:
         """A transition, or several, as a row [..., width]."""
         single = jnp.stack([t.action.astype(jnp.float32), t.reward, t.terminated.astype(jnp.float32)], -1)
-        return self._checked(jnp.concatenate([t.obs, single, t.next_obs, t.cost], -1), self.width)
+        parts = [t.obs, single, t.next_obs, t.cost, *([t.extra] if self.extras else [])]
+        return self._checked(jnp.concatenate(parts, -1), self.width)
 
     def unpack(self, rows: Array) -> Transition:
         """The transition of a row, or the transitions of rows."""
         rows, n = self._checked(rows, self.width), self.observations
+        end = self.width - self.extras
         return Transition(
             obs=rows[..., :n],
             action=rows[..., n].astype(jnp.int32),
             reward=rows[..., n + 1],
             terminated=rows[..., n + 2],
             next_obs=rows[..., n + 3 : 2 * n + 3],
-            cost=rows[..., 2 * n + 3 :],
+            cost=rows[..., 2 * n + 3 : end],
+            extra=rows[..., end:] if self.extras else (),
         )
 
     def pack_record(self, record: Record) -> Array:

@@ -9,24 +9,17 @@ import numpy as np
 from jax import Array
 
 from safedsr.core.exploration import epsilon_greedy
+from safedsr.engine.outcome import Outcome
 from safedsr.envs import episode as episodes_of
 from safedsr.envs.environment import Environment, Task
 from safedsr.envs.episode import Episode
+from safedsr.runs.config import Terms
 from safedsr.runs.metrics import within
 from safedsr.runs.policy import TrainedPolicy, with_costs
 from safedsr.types import PyTree
 from safedsr.validation import require
 
 WALKERS = 64  # parallel episodes: efficient matrix products, and few idle places at the end
-
-
-class Outcome(NamedTuple):
-    """Outcomes of n episodes."""
-
-    success: Any  # [n] bool, goal reached
-    length: Any  # [n]
-    ret: Any  # [n] sum of rewards
-    cost: Any  # [n, J]
 
 
 class Estimate(NamedTuple):
@@ -47,13 +40,17 @@ class Evaluation(NamedTuple):
     goal_rate: Estimate
     safe_goal_rate: Estimate
     reward: Estimate
-    cost: tuple[Estimate, ...]  # one per cost
+    cost: tuple[Estimate, ...]  # one per cost; discounted if budgets are for means
     length: Estimate
+    terms: Terms = Terms()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers for JSON."""
         named = {name: getattr(self, name)._asdict() for name in ("goal_rate", "safe_goal_rate", "reward", "length")}
-        return {"episodes": self.episodes, **named, "cost": [cost._asdict() for cost in self.cost]}
+        if not self.terms.success:
+            named = {"safe_episode_rate": named["safe_goal_rate"], "reward": named["reward"], "length": named["length"]}
+        kind = {"budget_kind": self.terms.budget_kind} if self.terms.on_mean else {}
+        return {"episodes": self.episodes, **named, "cost": [cost._asdict() for cost in self.cost], **kind}
 
 
 def evaluate(
@@ -70,6 +67,7 @@ def evaluate(
         reward=_mean(outcome.ret),
         cost=tuple(_mean(column) for column in outcome.cost.T),
         length=_mean(outcome.length),
+        terms=agent.job.terms,
     )
 
 
@@ -83,11 +81,24 @@ def run_episodes(agent: TrainedPolicy, task: Task, episodes: int, epsilon: float
 def run_keys(agent: TrainedPolicy, task: Task, keys: Array, epsilon: float = 0.0) -> Outcome:
     """Run one episode for each random key [n]."""
     environment = with_costs(agent.job.environment, len(task.budgets))
-    return jax.device_get(_run(agent.values_of, environment, agent.policy, task.params, keys, jnp.float32(epsilon)))
+    if environment.host:
+        from safedsr.engine.host_episodes import run_on_host
+
+        return run_on_host(agent.values_of, environment, agent.policy, task.params, keys, epsilon, agent.job.discount)
+    where = environment, agent.policy, task.params
+    return jax.device_get(_run(agent.values_of, *where, keys, jnp.float32(epsilon), discount=agent.job.discount))
 
 
-@partial(jax.jit, static_argnames=("values", "environment"))
-def _run(values: Any, environment: Environment, policy: PyTree, params: PyTree, keys: Array, epsilon: Array) -> Outcome:
+@partial(jax.jit, static_argnames=("values", "environment", "discount"))
+def _run(
+    values: Any,
+    environment: Environment,
+    policy: PyTree,
+    params: PyTree,
+    keys: Array,
+    epsilon: Array,
+    discount: float,
+) -> Outcome:
     """Run up to `WALKERS` episodes in parallel; when one ends, the next episode takes its place."""
     count = len(keys)
     walkers = min(WALKERS, count)
@@ -97,7 +108,7 @@ def _run(values: Any, environment: Environment, policy: PyTree, params: PyTree, 
         best = jnp.argmax(values(policy, before.obs).score)
         luck = jax.random.uniform(luck_key, (2,))
         action = epsilon_greedy(luck, best, epsilon, environment.spec.actions)
-        after, moment = episodes_of.step(environment, step_key, before, action, params)
+        after, moment = episodes_of.step(environment, step_key, before, action, params, discount=discount)
         return after, Outcome(moment.step.success, moment.time, moment.ret, moment.cost), moment.done
 
     def begin(episode: Array) -> Episode:

@@ -41,12 +41,13 @@ def advance(
     *,
     phase: str,
     periods: int,
+    discount: float = 1.0,
 ) -> tuple[Lane, Record, dict[str, Array]]:
     """Run whole periods of steps; returns the new state, a record of every step and the mean losses."""
     blocks = trainer.period // trainer.block
 
     def one_block(carry: tuple[Lane, PyTree], now: Array):
-        return block(trainer, environment, *carry, params, aim, now, phase)
+        return block(trainer, environment, *carry, params, aim, now, phase, discount)
 
     def period(carry: tuple[Lane, PyTree], first: Array):
         if blocks == 1:
@@ -72,20 +73,21 @@ def block(
     aim: Array,
     now: Array,
     phase: str,
+    discount: float = 1.0,
 ) -> tuple[tuple[Lane, PyTree], tuple[Record, dict[str, Array]]]:
-    """Act for a block of steps, then store them and learn."""
+    """Act for a block of steps, then store them and learn; `discount` is the γ of an episode's cost."""
     agent, draws = trainer.draw(lane.agent)
     episode = lane.episode
     if draws.reset is not None:
         episode = episodes.start(environment, draws.reset, params)
         agent = trainer.begin(agent, episode.obs)
-    codec = environment.spec.codec
+    codec, end = environment.spec.codec, now + trainer.block
 
     def one(lane: Lane, xs: tuple[PyTree, Array, Array]) -> tuple[Lane, Array]:
         agent, before = lane
         luck, key, now = xs
         choice = trainer.choose(agent, before.obs, luck, now)
-        after, moment = episodes.step_or_restart(environment, key, before, choice.action, params)
+        after, moment = episodes.step_or_restart(environment, key, before, choice.action, params, discount=discount)
         step = moment.step
         seen = Seen(
             obs=before.obs,
@@ -98,6 +100,7 @@ def block(
             done=moment.done,
             start=after.obs,
             total=moment.cost,
+            last=now == end - 1,
         )
         agent, row = trainer.observe(agent, choice, seen, aim, now, phase)
         record = Record(moment.done, step.success, moment.time, moment.ret, moment.cost, step.obs)

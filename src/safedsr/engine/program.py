@@ -37,19 +37,29 @@ class Program:
         self.aim = jnp.asarray([aim_of(job.agent, task.budgets) for task in job.tasks], jnp.float32)
         self.keeps = keeps or (lambda stop: job.train.steps - stop < job.train.trajectories)
         self._mesh = lane_mesh(len(job.tasks), len(job.seeds))
-        check_environment(job.environment, job.tasks[0].params)
+        self._check_environment()
         self._init = jax.jit(over_lanes(self._init_one, (SEED, SEED, TASK, TASK), self._mesh))
         self._finite = jax.jit(_finite)
         even = len(job.seeds) % self._mesh.shape["seeds"] == 0
         donated = 0 if even else ()  # uneven split: input and output have different layouts
         self._advance = jax.jit(self._advance_all, static_argnames=("phase", "periods"), donate_argnums=donated)
 
+    def _check_environment(self) -> None:
+        check_environment(self.job.environment, self.job.tasks[0].params)
+
     def _init_one(self, key: Array, seed: Array, params: PyTree, aim: Array) -> loop.Lane:
         del aim  # an array of each task, since the parameters may have no arrays
+        return self._start_one(key, seed, params)
+
+    def _start_one(self, key: Array, seed: Array, params: PyTree) -> loop.Lane:
         return loop.init(self.trainer, self.job.environment, key, seed, params)
 
+    def close(self) -> None:
+        """Nothing to close: the environment is compiled."""
+
     def _advance_all(self, state: PyTree, params: PyTree, aim: Array, step: Array, phase: str, periods: int):
-        one = partial(loop.advance, self.trainer, self.job.environment, phase=phase, periods=periods)
+        how = {"phase": phase, "periods": periods, "discount": self.job.discount}
+        one = partial(loop.advance, self.trainer, self.job.environment, **how)
         return over_lanes(one, (LANE, TASK, TASK, SHARED), self._mesh)(state, params, aim, step)
 
     def init(self) -> PyTree:

@@ -15,6 +15,8 @@ class Progress(NamedTuple):
     safe_goal_rate: float  # share that reached the goal within every budget
     lam: float  # mean multiplier
     lanes: int  # seeds × tasks trained together
+    ret: float | None = None  # mean return of the chunk's episodes, if it is what counts
+    cost: tuple[float, ...] | None = None  # mean of each cost, if budgets are for means
 
 
 Show = Callable[[Progress], None]

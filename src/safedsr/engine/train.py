@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -17,9 +18,11 @@ import numpy as np
 
 from safedsr.engine.compiled import keep_compiled
 from safedsr.engine.program import Program
+from safedsr.engine.programs import program_for
 from safedsr.engine.progress import Progress, Show
-from safedsr.envs.environment import Environment
-from safedsr.errors import UserError
+from safedsr.engine.relabel import relabel_memory
+from safedsr.envs.environment import Environment, with_cost_args
+from safedsr.errors import EnvironmentFailed, UserError
 from safedsr.runs import folder as runs
 from safedsr.runs.arrays import from_arrays, to_arrays
 from safedsr.runs.job import Job, job_from_dict
@@ -29,6 +32,7 @@ from safedsr.runs.storage import Columns, concatenate
 from safedsr.types import PyTree, Record
 from safedsr.validation import first_difference
 
+RESTARTS = "episodes_restarted_at_steps"  # entry of the manifest, for environments on the host
 STOP_FILE = "stop"  # a file of this name in the run folder stops training after the chunk
 
 
@@ -44,10 +48,10 @@ def train(job: Job, out: str | Path, show: Show | None = None) -> Path:
     """Train a job and write a new run folder."""
     job.agent.check_steps(job.train.steps, job.algorithm)
     keep_compiled()
-    program = Program(job)
-    program.check_memory()
-    with runs.create_run(out, job.to_dict(), list(job.seeds), device_name()) as writer:
-        loop(program, writer, program.init(), 0, show)
+    with contextlib.closing(program_for(job)) as program:
+        program.check_memory()
+        with runs.create_run(out, job.to_dict(), list(job.seeds), device_name()) as writer:
+            loop(program, writer, program.init(), 0, show)
     return Path(out)
 
 
@@ -57,33 +61,45 @@ def resume(
     expect: Job | None = None,
     show: Show | None = None,
     environment: Environment | None = None,
+    cost_args: Mapping[str, Any] = MappingProxyType({}),
 ) -> Path:
     """Continue the training of a run folder; the results are bit for bit those of an uninterrupted run.
 
+    An environment on the host starts new episodes instead, because its state cannot be saved; the manifest says so.
     `changes` are fields of `TrainConfig`, such as more steps. If `expect` is given, the run must have the settings of
-    that job. `environment` is needed if the run was trained in an environment that is not part of safedsr.
+    that job. `environment` is needed if the run was trained in an environment that is not part of safedsr. `cost_args`
+    are new parameters of its cost functions, from this step on; steps in the replay memory get their new costs.
     """
     with runs.resume_run(out) as (writer, config):
         job = job_from_dict(config, environment)
         if expect:
             require_same(expect, config, out)
+        if cost_args:
+            job = dataclasses.replace(
+                job, tasks=tuple(with_cost_args(job.environment, t, cost_args) for t in job.tasks)
+            )
         if changes:
             job = dataclasses.replace(job, train=dataclasses.replace(job.train, **changes))
             job.agent.check_steps(job.train.steps, job.algorithm)
         keep_compiled()
-        program = Program(job)
+        program = program_for(job)
         program.check_memory()
         found = writer.restore()
         if found is None:
             state, step = program.init(), 0
         else:
             state, step = from_arrays(program.state_shape(), found[0], f"the checkpoint in {out}"), found[1]
+            if cost_args:
+                state = relabel_memory(program, state)
         if step > job.train.steps:
             raise UserError(f"{out} has {step} steps already; steps is {job.train.steps}: give more steps")
         if first_difference(job.to_dict(), config):
             writer.write_json("config.json", job.to_dict())
         (Path(out) / STOP_FILE).unlink(missing_ok=True)
-        loop(program, writer, state, step, show)
+        if job.environment.host and step:
+            writer.note(RESTARTS, step)
+        with contextlib.closing(program):
+            loop(program, writer, state, step, show)
     return Path(out)
 
 
@@ -107,7 +123,10 @@ def loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, sho
     with _interruptible() as interrupted:
         while step < job.train.steps:
             stop = program.next_stop(step)
-            state, records, losses = program.advance(state, step, stop - step)
+            try:
+                state, records, losses = program.advance(state, step, stop - step)
+            except EnvironmentFailed as error:
+                raise EnvironmentFailed(f"{error}; {_last_checkpoint(writer)}") from error
             _require_finite(program, state, stop)
             lam = np.asarray(program.trainer.multipliers(state.agent))
             episodes = _episodes(records, step, job)
@@ -128,6 +147,13 @@ def loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, sho
         raise Stopped(f"stopped at step {step} of {job.train.steps}, all saved in {writer.path}; go on with --resume")
     save_policies(writer.path, job, program.trainer, state.agent, runs.load_run(writer.path))
     writer.finish(job.train.trajectories)
+
+
+def _last_checkpoint(writer: runs.RunWriter) -> str:
+    step = writer.last_step()
+    if step is None:
+        return f"there is no checkpoint yet in {writer.path}"
+    return f"the last checkpoint is of step {step}, in {writer.path}; go on with --resume"
 
 
 def _save(writer: runs.RunWriter, pending: dict[str, list[Columns]], state: PyTree, step: int) -> None:
@@ -196,6 +222,8 @@ def _progress(episodes: Columns, lam: np.ndarray, step: int, count: int, job: Jo
     budgets = np.array([task.budgets for task in job.tasks])[episodes["environment"]]  # [n, J]
     cost = np.stack([episodes[f"cost_{j}"] for j in range(job.num_costs)], 1) if job.num_costs else budgets
     rate, safe_rate = (float(x.mean()) if ended else 0.0 for x in (success, success & within(cost, budgets)))
+    ret = float(episodes["return"].mean()) if ended else 0.0
+    costs = tuple(float(column.mean()) if ended else 0.0 for column in cost.T)
     return Progress(
         step,
         job.train.steps,
@@ -204,6 +232,8 @@ def _progress(episodes: Columns, lam: np.ndarray, step: int, count: int, job: Jo
         safe_rate,
         float(lam.mean()) if lam.size else 0.0,
         lam.shape[0] * lam.shape[1],
+        ret=None if job.terms.goals else ret,
+        cost=costs if job.terms.on_mean else None,
     )
 
 

@@ -9,7 +9,8 @@ A new environment needs a `Spec`, `reset` and `step`. Every hook may be None; co
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,10 @@ from jax import Array
 from safedsr.core.replay import Codec
 from safedsr.errors import UserError
 from safedsr.types import PyTree, Transition
-from safedsr.validation import require
+from safedsr.validation import parse_budgets, require
+
+if TYPE_CHECKING:
+    from safedsr.envs.host import Host
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Spec:
     costs: int
     """J, the number of costs."""
     low: tuple[float, ...] | None = None
-    """Lower bound of each observation, if there are bounds."""
+    """Lower bound of each observation, if there are bounds; -inf where an observation has none."""
     high: tuple[float, ...] | None = None
     """Upper bound of each observation."""
     reward_range: tuple[float, float] | None = None
@@ -44,9 +48,17 @@ class Spec:
     """Steps after which an episode is truncated; None if `step` itself ends every episode."""
     action_names: tuple[str, ...] = ()
     """Names of the actions, if they have names."""
+    success: bool = True
+    """Whether episodes can succeed, for example by reaching a goal. If not, every finished episode counts as a success,
+    and tables speak of return, cost and safe episodes instead of goals."""
+    scaled: bool = False
+    """Whether value-based agents scale observations: by their bounds, or by mean and standard deviation of the first
+    steps where there are no bounds (on-policy agents normalise observations anyway)."""
+    extras: int = 0
+    """Number of further values of a step that are stored with it, for example the entries of a vector reward."""
 
     def __post_init__(self) -> None:
-        for name, least in (("observations", 1), ("actions", 1), ("costs", 0)):
+        for name, least in (("observations", 1), ("actions", 1), ("costs", 0), ("extras", 0)):
             value = getattr(self, name)
             require(isinstance(value, int) and value >= least, name, value, f"give a whole number of at least {least}")
         limit = self.time_limit
@@ -70,14 +82,21 @@ class Spec:
             numbers = tuple(float(value) for value in given)
         except (TypeError, ValueError):
             numbers = ()
-        fine = len(numbers) == size and all(math.isfinite(number) for number in numbers)
-        require(fine, name, given, f"give {size} finite numbers, or None")
+        endless = name in ("low", "high")  # an observation may have no bound
+        fine = len(numbers) == size and all(math.isfinite(x) or (endless and math.isinf(x)) for x in numbers)
+        require(fine, name, given, f"give {size} {'' if endless else 'finite '}numbers, or None")
         return numbers
+
+    @property
+    def bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Lower and upper bound of each observation; infinite where there is none."""
+        endless = (math.inf,) * self.observations
+        return self.low or tuple(-x for x in endless), self.high or endless
 
     @property
     def codec(self) -> Codec:
         """How transitions and records of this environment become rows."""
-        return Codec(self.observations, self.costs)
+        return Codec(self.observations, self.costs, self.extras)
 
 
 class Step(NamedTuple):
@@ -139,12 +158,22 @@ class Environment:
     relabel: Callable[[Transition, PyTree], Transition] | None = None
     """A stored transition with the costs of other parameters; adaptation needs it. If SafeDSR has terminal="restart",
     s′ of a transition that terminated is the start of the next episode."""
+    relabel_all: Callable[[Transition, PyTree], Transition] | None = None
+    """Like `relabel`, for many transitions [n] at once and not compiled; for environments on the host."""
     groups: Groups | None = None
     """The environment's own groups of states."""
     position: Callable[[Array, PyTree], Array] | None = None
     """(obs, params) -> position (x, y) for figures."""
     random_steps: Callable[[Array, PyTree, int], Transition] | None = None
     """(key, params, count) -> independent transitions from random states."""
+    params: PyTree = ()
+    """Parameters of a task, if nothing else is said."""
+    cost_names: tuple[str, ...] = ()
+    """Names of the costs, if nothing else is said."""
+    with_args: Callable[[PyTree, Mapping[str, Any]], PyTree] | None = None
+    """(params, values by name) -> params with other parameters of the cost functions."""
+    host: "Host | None" = None
+    """Copies of an environment that runs in Python instead of `reset` and `step`."""
 
     def signal_ranges(self, params: PyTree) -> tuple[Array, Array] | None:
         """Smallest and largest reward and costs of a step [1 + J], or None if they are not known."""
@@ -168,6 +197,24 @@ class Task(NamedTuple):
     def title(self) -> str:
         """The name of the task and of its costs."""
         return ", ".join([self.name, *self.cost_names])
+
+
+def make_task(environment: Environment, budget: Any = None, args: Mapping[str, Any] = MappingProxyType({})) -> Task:
+    """The environment's task with these budgets and these parameters of its cost functions."""
+    names = environment.cost_names
+    if not names:
+        names = tuple(f"cost {j + 1}" for j in range(environment.spec.costs))
+    if names and budget is None:
+        raise UserError(f"no budget given for the cost '{names[0]}'; give the largest allowed cost, such as --budget 5")
+    task = Task(environment.name, environment.params, names, parse_budgets(budget, len(names)) if names else ())
+    return with_cost_args(environment, task, args) if args else task
+
+
+def with_cost_args(environment: Environment, task: Task, args: Mapping[str, Any]) -> Task:
+    """The task with other parameters of its cost functions, which its name tells."""
+    change = need(environment.with_args, "with_args", environment, "another parameter of a cost function")
+    told = ", ".join(f"{name}={value:g}" if isinstance(value, int | float) else name for name, value in args.items())
+    return task._replace(name=f"{environment.name} ({told})", params=change(task.params, args))
 
 
 def need(hook: Any, name: str, environment: Environment, what: str) -> Any:

@@ -1,16 +1,23 @@
-"""Environments by their name in config.json. A user's own environment is not listed here; the caller passes it."""
+"""Environments by what config.json says about them. The caller passes an environment of its own."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from safedsr.envs.chosen import Chosen, completed, make_environment, warn_of_changes
 from safedsr.envs.environment import Environment
 from safedsr.envs.grid.config import GRID
 from safedsr.errors import UserError
 from safedsr.validation import first_difference
 
 
+def environment_to_dict(environment: Environment) -> dict[str, Any]:
+    """The environment in config.json: its name and settings, and "success": false if episodes cannot succeed."""
+    goalless = {} if environment.spec.success else {"success": False}
+    return {"name": environment.name, **environment.settings, **goalless}
+
+
 def find_environment(data: Mapping[str, Any], num_costs: int, given: Environment | None = None) -> Environment:
-    """The environment of a run folder: the grid, or the environment that the caller passes."""
+    """The environment of a run folder: the one that the caller passes, the grid, or one that needs no user's code."""
     name = data["name"]
     if given is not None:
         if given.name != name or given.spec.costs != num_costs:
@@ -18,9 +25,8 @@ def find_environment(data: Mapping[str, Any], num_costs: int, given: Environment
                 f"this run was trained in '{name}' with {num_costs} costs; the environment given is '{given.name}' "
                 f"with {given.spec.costs}"
             )
-        difference = first_difference(
-            dict(given.settings), {key: value for key, value in data.items() if key != "name"}
-        )
+        warn_of_changes(given, data)
+        difference = first_difference(_fixed(environment_to_dict(given)), _fixed(data))
         if difference:
             setting, now, then = difference
             raise UserError(
@@ -32,7 +38,14 @@ def find_environment(data: Mapping[str, Any], num_costs: int, given: Environment
         from safedsr.envs.grid.environment import grid_from_settings
 
         return grid_from_settings({key: value for key, value in data.items() if key != "name"}, num_costs)
+    if "costs" in data:  # made by `from_gymnasium` or `from_gymnax`
+        return find_environment(data, num_costs, make_environment(completed(Chosen(), data)))
     raise UserError(
         f"this run was trained in '{name}', which is not part of safedsr; open it in Python with safedsr.load(folder, "
         "environment=…)"
     )
+
+
+def _fixed(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that must not change; costs and success may be given by other functions."""
+    return {key: value for key, value in data.items() if key not in ("costs", "success", "success_function")}

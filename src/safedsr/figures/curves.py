@@ -1,4 +1,7 @@
-"""Learning curves: safe goal rate of the best (Fig. 6), reward and cost of all algorithms (Figs. 14-22)."""
+"""Learning curves: safe goal rate of the best (Fig. 6), reward and cost of all algorithms (Figs. 14-22).
+
+The paper's figures have the same axes for every map; `learning_figure` is for environments that are not the grid.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -104,6 +107,29 @@ def training_figure(results: Sequence[Result], name: str, references: References
     figure.supxlabel(STEPS, fontsize=8)
     figure.supylabel(NAMES[name], fontsize=8)
     _legend(figure, panels[0, :1], "outside upper center")
+    return figure
+
+
+@paper_style()
+def learning_figure(results: Sequence[Result]) -> Figure:
+    """Return, safe share and cost over training in an environment of one's own: IQM and quartiles over seeds."""
+    terms, budgets = results[0].terms, results[0].budgets
+    cost = "discounted cost" if terms.on_mean else "cost"
+    titles = {"reward": "return of an episode", "safe": "safe goal rate" if terms.success else "safe episodes"}
+    titles |= {"cost": f"{cost} of an episode" + (", sum of all" if len(budgets) > 1 else "")} if budgets else {}
+    styles = styles_of(labels_of(results))
+    figure = Figure(figsize=(WIDTH, 2.6), layout="constrained")
+    panels = figure.subplots(1, len(titles))
+    for axes, (name, title) in zip(panels, titles.items(), strict=True):
+        for result in results:
+            found, style = curve(result, name), styles[result.label]
+            _band(axes, found, style.color)
+            _line(axes, found.points, found.middle, style.color, style.dash, label=name_of(result.label))
+        if name == "cost" and len(budgets) == 1:
+            axes.axhline(budgets[0], color=BUDGET, linewidth=0.8, label="budget", zorder=BEHIND)
+        axes.set(title=title, xlabel=STEPS)
+    panels[1].set_ylim(*LIMITS["safe"])
+    _legend(figure, panels, "outside lower center")
     return figure
 
 

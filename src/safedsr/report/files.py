@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from safedsr.paper.tables import TABLES, PaperTable, Reported
-from safedsr.report.tables import VERDICTS, Report, TableRow
+from safedsr.report.tables import VERDICTS, PlainRow, Report, TableRow
 from safedsr.runs.metrics import Summary
 from safedsr.runs.storage import write_atomic
 
@@ -26,6 +26,12 @@ INTRODUCTION = (
     "The paper's tables with our results: statistics over seeds, the interquartile mean (IQM) with its 95 % bootstrap "
     "interval, the paper's IQM, and the ratio of our IQM to the paper's. A row without a paper value is not in the "
     "paper: its algorithm, settings, costs, budget or steps are different."
+)
+TITLE, PLAIN_TITLE = "Results beside the paper's tables", "Results"
+PLAIN = "Other environments"
+PLAIN_NOTE = (
+    "The interquartile mean (IQM) over seeds with its 95 % bootstrap interval; 'last' stands for the last episode of "
+    "the training."
 )
 STYLE = """\
 :root { color-scheme: light dark; }
@@ -86,9 +92,35 @@ def sections(rows: Sequence[TableRow]) -> list[tuple[str, list[TableRow]]]:
     return [(name, list(group)) for name, group in groupby(rows, lambda row: row.environment)]
 
 
+def plain_sections(report: Report) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+    """The tables of other environments: title, columns and rows."""
+    rows = sorted(report.plain, key=lambda row: (row.environment, *row.found))
+    groups = groupby(rows, lambda row: (row.environment, tuple(row.found)))
+    return [(where, ("algorithm", "seeds", *names), list(map(_plain_cells, rows))) for (where, names), rows in groups]
+
+
+def _plain_cells(row: PlainRow) -> tuple[str, ...]:
+    values = (f"{_short(x.iqm)} ({_short(x.low)} … {_short(x.high)})" for x in row.found.values())
+    return row.label, str(row.seeds), *values
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
 def heading(table: PaperTable) -> str:
     """The heading of a table."""
     return f"Table {table.number}: {table.title}"
+
+
+def plain_dict(row: PlainRow) -> dict[str, Any]:
+    """A row of another environment for JSON."""
+    return {
+        "environment": row.environment,
+        "algorithm": row.label,
+        "seeds": row.seeds,
+        **{name: found._asdict() for name, found in row.found.items()},
+    }
 
 
 def as_dict(row: TableRow) -> dict[str, Any]:
@@ -122,8 +154,9 @@ def write_report(report: Report, folder: str | Path, figures: Sequence[tuple[str
 
 def markdown(report: Report) -> str:
     """The tables as Markdown."""
-    lines = ["# Results beside the paper's tables", "", INTRODUCTION, ""]
-    lines += [f"- **{name}**: {meaning}" for name, meaning in VERDICTS.items()]
+    lines = [f"# {TITLE if report.rows else PLAIN_TITLE}"]
+    if report.rows:
+        lines += ["", INTRODUCTION, "", *(f"- **{name}**: {meaning}" for name, meaning in VERDICTS.items())]
     for table in TABLES:
         if rows := report.of(table):
             lines += ["", f"## {heading(table)}"]
@@ -140,6 +173,11 @@ def markdown(report: Report) -> str:
     if rows := doubled_rows(report):
         lines += ["", f"## {DOUBLED}", "", _pipes(DOUBLED_COLUMNS), _pipes(["---", "---:", "---:"])]
         lines += [*map(_pipes, rows), "", DOUBLED_NOTE]
+    if report.plain:
+        lines += ["", f"## {PLAIN}", "", PLAIN_NOTE]
+    for where, columns, rows in plain_sections(report):
+        lines += ["", f"### {_escaped(where)}", "", _pipes(columns), _pipes(["---", *["---:"] * (len(columns) - 1)])]
+        lines += map(_pipes, rows)
     if report.remarks:
         lines += ["", "## Remarks", "", *(f"- {_escaped(remark)}" for remark in report.remarks)]
     return "\n".join(lines) + "\n"
@@ -164,13 +202,19 @@ def comma_separated(report: Report) -> str:
     for row in report.rows:
         about = (row.table.number, row.table.metric, row.environment, row.label, row.seeds)
         writer.writerow([*about, *row.found, *(row.paper or [""] * len(paper)), row.ratio, row.verdict])
+    for row in report.plain:
+        for metric, found in row.found.items():
+            about = ("", metric, row.environment, row.label, row.seeds)
+            writer.writerow([*about, *found, *[""] * len(paper), "", ""])
     return file.getvalue()
 
 
 def page(report: Report, figures: Sequence[tuple[str, Path]] = ()) -> str:
     """The whole report as one HTML page, with the figures inside."""
-    parts = [f"<h1>Results beside the paper's tables</h1>\n<p>{html.escape(INTRODUCTION)}</p>"]
-    parts += ["<ul>", *(f"<li><b>{name}</b>: {html.escape(text)}</li>" for name, text in VERDICTS.items()), "</ul>"]
+    parts = [f"<h1>{TITLE if report.rows else PLAIN_TITLE}</h1>"]
+    if report.rows:
+        parts[0] += f"\n<p>{html.escape(INTRODUCTION)}</p>"
+        parts += ["<ul>", *(f"<li><b>{name}</b>: {html.escape(text)}</li>" for name, text in VERDICTS.items()), "</ul>"]
     for table in TABLES:
         if rows := report.of(table):
             parts.append(f"<h2>{html.escape(heading(table))}</h2>")
@@ -179,6 +223,8 @@ def page(report: Report, figures: Sequence[tuple[str, Path]] = ()) -> str:
             parts += [f"<p>{html.escape(table.note)}</p>"] if table.note else []
     if rows := doubled_rows(report):
         parts += [_html_table(DOUBLED, DOUBLED_COLUMNS, rows, [""] * len(rows)), f"<p>{html.escape(DOUBLED_NOTE)}</p>"]
+    parts += [f"<h2>{PLAIN}</h2>\n<p>{html.escape(PLAIN_NOTE)}</p>"] if report.plain else []
+    parts += [_html_table(where, columns, rows, [""] * len(rows)) for where, columns, rows in plain_sections(report)]
     parts += ["<h2>Figures</h2>"] if figures else []
     parts += [_html_figure(title, path) for title, path in figures]
     if report.remarks:

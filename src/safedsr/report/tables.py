@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from safedsr.envs.grid.catalog import ROOM_NAMES
 from safedsr.paper.doubled import Misfit, misfits
 from safedsr.paper.tables import BUDGET, SEEDS, STEPS, TABLES, PaperTable, Reported, reported
@@ -43,6 +45,15 @@ class TableRow(NamedTuple):
         return verdict(self.found, self.paper) if self.paper else ""
 
 
+class PlainRow(NamedTuple):
+    """One run in an environment that the paper does not have: statistics over seeds by the names of their columns."""
+
+    environment: str
+    label: str
+    seeds: int
+    found: dict[str, Summary]
+
+
 class Report(NamedTuple):
     """All tables, and remarks on what is missing or left out."""
 
@@ -50,6 +61,7 @@ class Report(NamedTuple):
     remarks: list[str]
     results: list[Result]
     doubled: dict[str, Misfit] | None  # how well each way to count costs fits the paper, if the results allow it
+    plain: list[PlainRow]  # of environments other than the grid
 
     def of(self, table: PaperTable) -> list[TableRow]:
         """The rows of one table."""
@@ -60,8 +72,25 @@ def report(paths: Sequence[str | Path]) -> Report:
     """The tables of run folders, or of folders that contain run folders."""
     remarks: list[str] = []
     results = sorted(load_results(paths, remarks), key=_place)
-    rows = [row for table in TABLES for result in results for row in _rows(table, result)]
-    return Report(rows, [*remarks, *_mixtures(results)], results, misfits(results))
+    grid = [result for result in results if result.on_grid]
+    rows = [row for table in TABLES for result in grid for row in _rows(table, result)]
+    plain = [plain_row(result) for result in results if not result.on_grid]
+    doubled = misfits([result for result in grid if result.terms.goals])
+    return Report(rows, [*remarks, *_mixtures(grid)], results, doubled, plain)
+
+
+def plain_row(result: Result) -> PlainRow:
+    """Goals and safe goals, or episodes and the share of safe ones if none can succeed; the last return and costs."""
+    counts, terms = result.counts, result.terms
+    goals, safe = counts["goal count"], counts["safe goal count"]
+    shown = {"goals": goals, "safe goals": safe}
+    if not terms.success:
+        shown = {"episodes": goals, "safe episodes": safe / np.maximum(goals, 1)}
+    cost = "last discounted cost" if terms.on_mean else "last cost"
+    shown |= {"last return": counts["last reward"]}
+    shown |= {f"{cost} ({name})": counts[f"last cost {name}"] for name in result.costs}
+    found = {name: summarize(values) for name, values in shown.items()}
+    return PlainRow(result.title, result.label, len(result.seeds), found)
 
 
 def verdict(found: Summary, paper: Reported) -> str:
@@ -75,7 +104,7 @@ def verdict(found: Summary, paper: Reported) -> str:
 
 def is_papers_experiment(result: Result) -> bool:
     """Whether algorithm, map, costs, budget, steps and settings of a result are those of the paper."""
-    if reported(TABLES[0].key, result.layout, result.algorithm) is None:
+    if not result.terms.goals or reported(TABLES[0].key, result.layout, result.algorithm) is None:
         return False
     same = result.steps == STEPS and result.costs in (("none",), ("diamond",)) and result.budgets == (BUDGET,)
     preset, changes = nearest_preset(result.config)

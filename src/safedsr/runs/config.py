@@ -1,9 +1,15 @@
-"""Settings of a training run. No JAX here."""
+"""Settings of a training run, and the terms on which its episodes are judged. No JAX here."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
-from safedsr.core.config import Matmul
+from safedsr.agents.value_based.config import ValueBasedSettings
+from safedsr.core.config import Matmul, for_mean
 from safedsr.validation import check_fields, require
+
+EPISODE, DISCOUNTED_MEAN = "episode", "discounted-mean"
+BUDGET_KINDS = (EPISODE, DISCOUNTED_MEAN)
 
 
 @dataclass(frozen=True)
@@ -20,6 +26,10 @@ class TrainConfig:
     """Number of last steps whose positions are saved."""
     matmul: Matmul = "float32"
     """Precision of matrix products on accelerators; tensorfloat32x3 is float32 made of three fast products."""
+    copies: int | None = None
+    """Copies of a Gymnasium environment for each seed, which step together; up to 8 if not given."""
+    processes: int | None = None
+    """Processes that step these copies, 0 for none; if not given, one for each core if a step takes more than 1 ms."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -27,5 +37,38 @@ class TrainConfig:
         if self.chunk is not None:
             require(self.chunk >= 1, "chunk", self.chunk, "give at least 1")
             require(self.steps % self.chunk == 0, "steps", self.steps, f"give a multiple of the chunk ({self.chunk})")
+        require(self.copies is None or self.copies >= 1, "copies", self.copies, "give at least 1")
+        require(self.processes is None or self.processes >= 0, "processes", self.processes, "give at least 0")
         require(self.checkpoint_seconds >= 0, "checkpoint_seconds", self.checkpoint_seconds, "give at least 0")
         require(0 <= self.trajectories <= self.steps, "trajectories", self.trajectories, "give at most the steps")
+
+
+class Terms(NamedTuple):
+    """The terms on which episodes are judged; those of the grid if nothing else is said."""
+
+    success: bool = True
+    """Whether episodes can succeed; if not, every finished episode counts as a success."""
+    budget_kind: str = EPISODE
+    """A budget for the cost of each episode, or for the mean of the discounted costs."""
+
+    @property
+    def goals(self) -> bool:
+        """Whether safe goals count; else safety is a condition and the return is what counts."""
+        return self.success and not self.on_mean
+
+    @property
+    def on_mean(self) -> bool:
+        """Whether budgets are for the mean of the discounted costs."""
+        return self.budget_kind == DISCOUNTED_MEAN
+
+
+def terms_of(config: Mapping[str, Any]) -> Terms:
+    """The terms of the run that wrote this config.json."""
+    return Terms(config.get("environment", {}).get("success", True), config.get("budget_kind", EPISODE))
+
+
+def agent_for(budget_kind: str, agent: Any, usual: Any) -> Any:
+    """The settings of an agent for a kind of budget: see `for_mean`; `usual` are the algorithm's default settings."""
+    if budget_kind == EPISODE or not isinstance(agent, ValueBasedSettings):
+        return agent
+    return replace(agent, multiplier=for_mean(agent.multiplier, usual.multiplier))  # type: ignore[type-var]

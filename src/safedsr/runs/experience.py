@@ -107,13 +107,19 @@ def _relabel_all(relabel: Any, steps: Transition, params: PyTree) -> Transition:
 
 def relabelled(experience: Experience, environment: Environment, params: PyTree, most: int | None = None) -> Transition:
     """The first `most` steps of the replay memory (default: all) with their costs under these parameters."""
-    steps = jax.tree.map(lambda x: jnp.asarray(x[:most]), experience.steps)
+    return label_steps(jax.tree.map(lambda x: x[:most], experience.steps), environment, params)
+
+
+def label_steps(steps: Transition, environment: Environment, params: PyTree) -> Transition:
+    """Steps [n] with their costs under these parameters."""
+    if environment.relabel_all:
+        return environment.relabel_all(steps, params)
     if environment.relabel is None:
         raise UserError(
             f"the environment '{environment.name}' has no function 'relabel', which gives the replay memory new costs; "
             "add one"
         )
-    return _relabel_all(environment.relabel, steps, params)
+    return _relabel_all(environment.relabel, jax.tree.map(jnp.asarray, steps), params)
 
 
 def write_experiences(folder: Path, experiences: Mapping[tuple[int, int], Experience]) -> None:
@@ -122,6 +128,7 @@ def write_experiences(folder: Path, experiences: Mapping[tuple[int, int], Experi
         f"{task}/{index}/{name}": array
         for (task, index), one in experiences.items()
         for name, array in {**one.steps._asdict(), "gram": one.gram}.items()
+        if not isinstance(array, tuple)  # an environment without extras
     }
     storage.write_tensors(folder / FILE, tensors, {"memory": FORMAT})
 
@@ -150,4 +157,5 @@ def read_experiences(
 
 
 def _experience(fields: Mapping[str, np.ndarray]) -> Experience:
-    return Experience(Transition(*(fields[name] for name in Transition._fields)), fields["gram"])  # type: ignore[arg-type]
+    steps = {name: fields[name] for name in Transition._fields if name in fields}
+    return Experience(Transition(**steps), fields["gram"])

@@ -99,6 +99,16 @@ class RunWriter:
                     part.unlink()
         return found
 
+    def last_step(self) -> int | None:
+        """The step of the last checkpoint, or None."""
+        states = self._states()
+        return int(states[-1].stem.rpartition("-")[2]) if states else None
+
+    def note(self, name: str, value: Any) -> None:
+        """Add a value to a list in the manifest."""
+        manifest = read_manifest(self.path)
+        self.write_json("manifest.json", {**manifest, name: [*manifest.get(name, []), value]})
+
     def last_state(self) -> tuple[dict[str, np.ndarray], int] | None:
         """The last checkpoint and its step, or None."""
         states = self._states()

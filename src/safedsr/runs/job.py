@@ -10,12 +10,12 @@ from safedsr.agents.registry import find_algorithm
 from safedsr.envs.environment import Environment, Task, need
 from safedsr.envs.grid.config import GridConfig
 from safedsr.envs.grid.environment import make_grid, make_tasks
-from safedsr.envs.registry import find_environment
+from safedsr.envs.registry import environment_to_dict, find_environment
 from safedsr.errors import UserError
-from safedsr.runs.config import TrainConfig
+from safedsr.runs.config import BUDGET_KINDS, EPISODE, Terms, TrainConfig, agent_for
 from safedsr.validation import from_dict, require
 
-USUAL_CHUNK = 5_000
+USUAL_CHUNK, HOST_CHUNK = 5_000, 1_000  # environments on the host are slower
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +28,7 @@ class Job:
     agent: Any  # the algorithm's configuration
     environment: Environment
     train: TrainConfig = TrainConfig()
+    budget_kind: str = EPISODE  # one of BUDGET_KINDS
 
     def __post_init__(self) -> None:
         for name in ("tasks", "seeds"):
@@ -40,6 +41,9 @@ class Job:
             type(self.agent).__name__,
             f"give an object of type {kind}",
         )
+        kinds = " or ".join(BUDGET_KINDS)
+        require(self.budget_kind in BUDGET_KINDS, "budget_kind", self.budget_kind, f"give {kinds}")
+        object.__setattr__(self, "agent", agent_for(self.budget_kind, self.agent, algorithm.default))
         require(len(self.seeds) >= 1, "seeds", len(self.seeds), "train at least one")
         require(len(set(self.seeds)) == len(self.seeds), "seeds", self.seeds, "give each seed once")
         require(all(0 <= seed < 2**32 for seed in self.seeds), "seeds", self.seeds, "give numbers from 0 to 2³² - 1")
@@ -72,8 +76,9 @@ class Job:
 
     @property
     def chunk(self) -> int:
-        """Environment steps of one compiled call."""
-        return self.train.chunk or max(USUAL_CHUNK // self.agent.period, 1) * self.agent.period
+        """Environment steps between two moments at which the run may be saved or stopped."""
+        usual = HOST_CHUNK if self.environment.host else USUAL_CHUNK
+        return self.train.chunk or max(usual // self.agent.period, 1) * self.agent.period
 
     @property
     def lanes(self) -> int:
@@ -84,6 +89,16 @@ class Job:
     def num_costs(self) -> int:
         """Number of costs J."""
         return self.environment.spec.costs
+
+    @property
+    def terms(self) -> Terms:
+        """The terms on which episodes are judged."""
+        return Terms(self.environment.spec.success, self.budget_kind)
+
+    @property
+    def discount(self) -> float:
+        """The discount factor of the costs of an episode: the agent's γ if budgets are for the discounted mean."""
+        return self.agent.gamma if self.terms.on_mean else 1.0
 
     def to_dict(self) -> dict[str, Any]:
         """The job as JSON; it includes the parameters of each task, so that no other file is needed."""
@@ -103,12 +118,8 @@ class Job:
             "seeds": list(self.seeds),
             "agent": asdict(self.agent),
             "train": asdict(self.train),
+            **({} if self.budget_kind == EPISODE else {"budget_kind": self.budget_kind}),
         }
-
-
-def environment_to_dict(environment: Environment) -> dict[str, Any]:
-    """The environment in config.json: its name and settings."""
-    return {"name": environment.name, **environment.settings}
 
 
 def job_from_dict(data: Mapping[str, Any], environment: Environment | None = None) -> Job:
@@ -122,6 +133,7 @@ def job_from_dict(data: Mapping[str, Any], environment: Environment | None = Non
         kinds = {
             "agent": from_dict(find_algorithm(data["algorithm"]).config, data["agent"]),
             "train": from_dict(TrainConfig, data["train"]),
+            "budget_kind": data.get("budget_kind", EPISODE),
         }
         name, seeds = data["algorithm"], tuple(data["seeds"])
     except (KeyError, TypeError, ValueError) as error:
@@ -148,11 +160,12 @@ def grid_job(
     agent: Any,
     grid: GridConfig = GridConfig(),
     train: TrainConfig = TrainConfig(),
+    budget_kind: str = EPISODE,
 ) -> Job:
     """A job on grid maps."""
     counts = {len(task.budgets) for task in tasks}
     environment = make_grid(grid, max(counts, default=0))
-    return Job(algorithm, tuple(tasks), tuple(seeds), agent, environment, train)
+    return Job(algorithm, tuple(tasks), tuple(seeds), agent, environment, train, budget_kind)
 
 
 def tasks_for(

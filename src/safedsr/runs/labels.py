@@ -6,18 +6,23 @@ from typing import Any
 
 from safedsr.agents.registry import ALGORITHMS
 from safedsr.envs.grid.config import DEFAULT_BUDGET, GRID, GridConfig
-from safedsr.runs.config import TrainConfig
+from safedsr.runs.config import TrainConfig, agent_for, terms_of
 
 FEW_CHANGES = 2  # maximum number of changed numbers that a label lists
 
 
 def label_of(config: Mapping[str, Any], budgets: Sequence[float], steps: int) -> str:
-    """The algorithm, and in brackets its preset, changed settings, and precision, budget and steps if not default."""
+    """The algorithm, and in brackets its preset, changed settings, and kind of budget, precision, budget and steps.
+
+    What is not mentioned is as usual.
+    """
     preset, changes = nearest_preset(config)
     words = [preset] if preset else []
     words += [value for _, value in changes if isinstance(value, str)]
     numbers = [f"{name}={short(value)}" for name, value in changes if not isinstance(value, str)]
     words += numbers if len(numbers) <= FEW_CHANGES else [f"{len(numbers)} settings changed"]
+    if (terms := terms_of(config)).on_mean:
+        words.append(terms.budget_kind)
     if (matmul := config["train"].get("matmul", TrainConfig.matmul)) != TrainConfig.matmul:
         words.append(matmul)
     if any(budget != float(DEFAULT_BUDGET) for budget in budgets):
@@ -36,6 +41,8 @@ def nearest_preset(config: Mapping[str, Any]) -> tuple[str, list[tuple[str, Any]
     if algorithm is None:
         return "", list(_changes(given, asdict(GridConfig())))
     presets = {"": algorithm.default} | {name: algorithm.settings(name) for name in algorithm.presets}
+    kind, usual = terms_of(config).budget_kind, algorithm.default
+    presets = {name: agent_for(kind, settings, usual) for name, settings in presets.items()}
     found = {name: list(_changes(given, asdict(settings) | asdict(GridConfig()))) for name, settings in presets.items()}
     return min(found.items(), key=lambda pair: len(pair[1]))
 

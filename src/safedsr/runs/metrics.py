@@ -6,9 +6,12 @@ from typing import NamedTuple
 import numpy as np
 
 from safedsr.errors import UserError
+from safedsr.runs.config import Terms
 
 SPACING = 200  # environment steps between the points of a time series
 WINDOW = 20_000  # environment steps of the trailing mean
+LATE = 0.75  # the best seed is found in the episodes after this share of the steps, if the return is what counts
+EQUAL = 0.05  # shares of safe episodes that differ by at most this count as equal
 
 
 class Episodes(NamedTuple):
@@ -56,9 +59,37 @@ def safe_goal_count(episodes: Episodes, budgets: Sequence[float]) -> int:
     return int(np.count_nonzero(safe(episodes, budgets)))
 
 
-def best_place(each: Sequence[Episodes], budgets: Sequence[float]) -> int:
-    """Index of the best seed, see `first_best`."""
+def excess(cost: np.ndarray, budgets: Sequence[float]) -> float:
+    """The amounts by which mean costs [J] exceed their budgets, which are rounded like the costs, summed."""
+    return float(np.maximum(cost - np.asarray(budgets, np.float32), 0).sum())
+
+
+def best_place(each: Sequence[Episodes], budgets: Sequence[float], terms: Terms = Terms()) -> int:
+    """Index of the best seed: see `first_best`, or `_best_late` if the return is what counts."""
+    if not terms.goals:
+        return _best_late(each, budgets, terms)
     return first_best([(safe_goal_count(one, budgets), goal_count(one)) for one in each])
+
+
+def _best_late(each: Sequence[Episodes], budgets: Sequence[float], terms: Terms) -> int:
+    """Index of the largest mean return in the last quarter of the steps, among the safest seeds.
+
+    These are the seeds with the largest share of safe episodes, to within 5 points; or those whose mean costs exceed
+    their budgets least. A seed without an episode in that quarter is judged by its last one.
+    """
+    known = [i for i, one in enumerate(each) if len(one.end_step)]
+    if not known:
+        return 0
+    begin = LATE * max(each[i].end_step[-1] for i in known)
+    late = {i: np.flatnonzero(each[i].end_step > begin) for i in known}
+    late = {i: rows if len(rows) else np.array([-1]) for i, rows in late.items()}
+    if terms.on_mean:
+        safety = {i: -excess(each[i].cost[rows].mean(0, dtype=np.float64), budgets) for i, rows in late.items()}
+    else:
+        safety = {i: float(safe(each[i], budgets)[rows].mean()) for i, rows in late.items()}
+    least = max(safety.values()) - (0.0 if terms.on_mean else EQUAL)
+    safest = [i for i in known if safety[i] >= least]
+    return max(safest, key=lambda i: float(each[i].ret[late[i]].mean()))
 
 
 def first_best(counts: Sequence[tuple[float, float]]) -> int:

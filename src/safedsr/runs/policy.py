@@ -14,14 +14,14 @@ from safedsr.agents.registry import find_algorithm, make_trainer
 from safedsr.core.precision import with_precision
 from safedsr.envs.environment import Environment, Task
 from safedsr.envs.grid.config import GRID
-from safedsr.envs.registry import find_environment
+from safedsr.envs.registry import environment_to_dict, find_environment
 from safedsr.errors import UserError
 from safedsr.runs import experience, storage
 from safedsr.runs.arrays import from_arrays, to_arrays
 from safedsr.runs.experience import Experience, padded
 from safedsr.runs.folder import Run, read_manifest
 from safedsr.runs.format1 import upgrade_config, upgrade_names
-from safedsr.runs.job import Job, environment_to_dict, job_from_dict
+from safedsr.runs.job import Job, job_from_dict
 from safedsr.runs.metrics import best_place
 from safedsr.types import PyTree, Trainer, Values
 
@@ -80,7 +80,7 @@ class TrainedPolicy:
         """φ(s, a) [n, d] of n observations and actions, in full precision; only for agents with features φ."""
         if self._features is None:
             raise UserError(f"{self.job.algorithm} has no features φ; use a 'safedsr-plus' agent")
-        return self._features(self.policy.learner, obs, action)
+        return self._features(self.policy, obs, action)
 
     def save(self, folder: str | Path) -> None:
         """Save this policy to a folder that `load` can read."""
@@ -131,7 +131,7 @@ def own_job(agent: TrainedPolicy) -> Job:
         algorithm = f"safe{algorithm}"  # trained without costs, adapted to some
     if config.aim is not None and len(config.aim) not in (1, count):
         config = dataclasses.replace(config, multiplier=dataclasses.replace(config.multiplier, aim=None))
-    return Job(algorithm, (agent.task,), (agent.seed,), config, agent.environment, job.train)
+    return Job(algorithm, (agent.task,), (agent.seed,), config, agent.environment, job.train, job.budget_kind)
 
 
 def save_policies(folder: Path, job: Job, trainer: Trainer, agents: PyTree, run: Run) -> None:
@@ -142,7 +142,7 @@ def save_policies(folder: Path, job: Job, trainer: Trainer, agents: PyTree, run:
     best = []
     for index, task in enumerate(job.tasks):
         each = run.by_seed(index)
-        best.append(job.seeds[best_place(each, task.budgets) if each else 0])
+        best.append(job.seeds[best_place(each, task.budgets, job.terms) if each else 0])
     _write(folder, policies, job, best)
 
 
@@ -153,7 +153,7 @@ def _experiences(job: Job, trainer: Trainer, agents: PyTree, policies: PyTree) -
     found = {}
     for index, task in enumerate(job.tasks):
         for seed in range(len(job.seeds)):
-            own = trainer.crop(_pick(policies, index, seed), task.params).learner
+            own = trainer.crop(_pick(policies, index, seed), task.params)
             steps = experience.from_rows(rows[index, seed], filled[index, seed], codec)
             found[index, seed] = experience.make_experience(
                 steps, lambda obs, action, own=own: features(own, obs, action), job.environment, task.params
@@ -174,7 +174,7 @@ def load_policy(
     task: int = 0,
     environment: Environment | None = None,
 ) -> AnyPolicy:
-    """Load a policy from a run folder; the default seed is the one with the most safe goals in that task."""
+    """Load a policy from a run folder; the default seed is the best one in that task."""
     folder, job, policies, best = _read(path, environment)
     if not 0 <= task < len(job.tasks):
         raise UserError(f"task is {task}; give a number from 0 to {len(job.tasks) - 1}")
@@ -209,8 +209,14 @@ def _pick(policies: PyTree, task: int, index: int) -> PyTree:
     return jax.tree.map(lambda x: x[task, index], policies)
 
 
-def _read(path: str | Path, environment: Environment | None) -> tuple[Path, Job, PyTree, list[int]]:
-    """A run folder, its job, its policies [E, S] and the best seed of each task."""
+def environment_data(path: str | Path) -> dict[str, Any]:
+    """What the folder of a policy says about its environment."""
+    _, about = _about(path)
+    return upgrade_config(about["job"])["environment"]
+
+
+def _about(path: str | Path) -> tuple[Path, dict[str, Any]]:
+    """The folder of a policy, and its policy.json."""
     folder = Path(path)
     if folder.name in ("policy.safetensors", "policy.json"):
         folder = folder.parent
@@ -223,7 +229,13 @@ def _read(path: str | Path, environment: Environment | None) -> tuple[Path, Job,
     found = storage.read_json(folder / "policy.json", ["format"])["format"]
     if found not in READABLE:
         raise UserError(f"{folder / 'policy.json'} has format {found}; this version reads {FORMAT}: upgrade safedsr")
-    about = storage.read_json(folder / "policy.json", ["best", "job"])
+    return folder, storage.read_json(folder / "policy.json", ["best", "job"])
+
+
+def _read(path: str | Path, environment: Environment | None) -> tuple[Path, Job, PyTree, list[int]]:
+    """A run folder, its job, its policies [E, S] and the best seed of each task."""
+    folder, about = _about(path)
+    found = about["format"]
     arrays, metadata = storage.read_tensors(folder / "policy.safetensors")
     if metadata.get("safedsr") != str(found):
         raise UserError(f"{folder / 'policy.safetensors'} was not written by this version of safedsr; train again")

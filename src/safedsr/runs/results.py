@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from safedsr.envs.grid.config import GRID
 from safedsr.errors import UserError
 from safedsr.runs import metrics, storage
+from safedsr.runs.config import Terms, terms_of
 from safedsr.runs.folder import Run, load_run, load_trajectories
 from safedsr.runs.labels import label_of
 from safedsr.runs.metrics import Episodes
@@ -44,6 +46,22 @@ class Result(NamedTuple):
     def environment(self) -> str:
         """The names of the map and its costs."""
         return ", ".join([self.layout, *self.costs])
+
+    @property
+    def title(self) -> str:
+        """The name of the environment, of the task unless it has the same, and of its costs."""
+        name = self.config["environment"]["name"]
+        return self.environment if self.environment.startswith(name) else f"{name}: {self.environment}"
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether the run was trained on the grid, as the paper's."""
+        return self.config.get("environment", {}).get("name", GRID) == GRID
+
+    @property
+    def terms(self) -> Terms:
+        """The terms on which episodes are judged. If they cannot succeed, all count as goals."""
+        return terms_of(self.config)
 
 
 def trend(result: Result, name: str) -> np.ndarray:

@@ -48,7 +48,7 @@ class Sample(NamedTuple):
     cost: Array
     next_obs: Array  # s′ before any reset
     terminated: Array
-    done: Array
+    done: Array  # the episode ends here, or the samples of this copy of the environment do
 
 
 def pack(sample: Sample) -> Array:
@@ -123,7 +123,7 @@ def observe(
     obs_scale = jax.tree.map(lambda new, old: jnp.where(seen.done, new, old), restarted, ended)
     reward_scale, reward = _maybe(config.normalize_reward, walk.scales.reward, seen.reward)
     cost_scale, cost = _maybe(config.normalize_cost, walk.scales.cost, config.cost_scale * seen.cost)
-    sample = Sample(obs, action, log_prob, reward, cost, next_obs, seen.terminated, seen.done)
+    sample = Sample(obs, action, log_prob, reward, cost, next_obs, seen.terminated, seen.done | seen.last)
     window = remember_cost(walk.window, config.cost_scale * seen.total, seen.done)
     return Walk(Scales(obs_scale, reward_scale, cost_scale), window), sample
 

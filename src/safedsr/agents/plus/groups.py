@@ -8,6 +8,7 @@ import numpy as np
 from jax import Array
 
 from safedsr.agents.plus.config import SafeDsrPlusConfig
+from safedsr.agents.value_based.trainer import scaled_spec
 from safedsr.envs.environment import Environment, Groups, Spec
 from safedsr.errors import UserError
 from safedsr.types import PyTree
@@ -25,12 +26,13 @@ def groups_of(environment: Environment, config: SafeDsrPlusConfig) -> Groups:
     """The environment's own groups, or groups by the nearest of `config.points` quasi-random points."""
     if environment.groups is not None:
         return environment.groups
-    if environment.spec.low is None:
+    spec = scaled_spec(environment.spec)
+    if not np.isfinite(spec.bounds).all():
         raise UserError(
             f"safedsr-plus groups states by their observations, and the environment '{environment.name}' gives no "
             "bounds for them: give low and high in its Spec, or features of its own"
         )
-    return nearest_point(environment.spec, config.points, config.octaves)
+    return nearest_point(spec, config.points, config.octaves)
 
 
 @functools.cache

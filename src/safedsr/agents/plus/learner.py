@@ -204,8 +204,8 @@ def learn(
         s, value = learn_successor(s, batch, lam, adam(config), kit)
         return s, (phi_value, value)
 
-    s = s._replace(weights=group_means(memory.reservoir, memory.codec))
-    s, (phi_values, values) = jax.lax.scan(update, s, memory.codec.unpack(batches.rows(memory.ring)))
+    s = s._replace(weights=group_means(memory.reservoir, kit.spec.codec))
+    s, (phi_values, values) = jax.lax.scan(update, s, memory.unpack(batches.rows(memory.ring)))
     return s, {"phi_loss": phi_values.mean(), "successor_loss": values.mean()}
 
 

@@ -14,13 +14,12 @@ from safedsr.agents.value_based.trainer import Learner, make_trainer, reservoir_
 from safedsr.core import replay
 from safedsr.core.replay import Reservoir
 from safedsr.envs.environment import Environment
-from safedsr.types import Adaptable, PyTree, Trainer
+from safedsr.types import Adaptable, PyTree, Trainer, Transition
 
 
-def offer(key: Array, reservoir: Reservoir, rows: Array, params: PyTree, kit: Kit) -> Reservoir:
+def offer(key: Array, reservoir: Reservoir, rows: Array, steps: Transition, params: PyTree, kit: Kit) -> Reservoir:
     """The reservoir after these rows, each in the bin of the group of its s′."""
-    ends = kit.spec.codec.unpack(rows).next_obs
-    entered = jax.vmap(kit.groups.index, (None, 0))(kit.groups.frame(params), ends)
+    entered = jax.vmap(kit.groups.index, (None, 0))(kit.groups.frame(params), steps.next_obs)
     return replay.store(key, reservoir, rows, entered[None])
 
 

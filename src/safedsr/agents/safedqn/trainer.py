@@ -48,7 +48,7 @@ def make_safedqn(config: SafeDqnConfig, environment: Environment) -> Trainer:
 
         def update(carry: tuple[Mlp, PyTree], rows: Array) -> tuple[tuple[Mlp, PyTree], Array]:
             q, optimizer = carry
-            loss, slope = jax.value_and_grad(batch_loss)(q, memory.codec.unpack(rows))
+            loss, slope = jax.value_and_grad(batch_loss)(q, memory.unpack(rows))
             return descend(adam, slope, q, optimizer), loss
 
         rows = memory.ring[replay.choose(key, memory.filled, (config.update_steps, config.batch_size))]

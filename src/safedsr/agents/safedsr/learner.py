@@ -163,7 +163,7 @@ def learn(
 
 def _updates(s: DsrState, memory: Memory, biased: Biased, plain: Array, lam: Array, config: SafeDsrConfig):
     """Updates while φ learns; the target network's features do not change in a round, so they are computed at once."""
-    transitions = memory.codec.unpack(memory.ring[plain])
+    transitions = memory.unpack(memory.ring[plain])
     target = jax.vmap(batch_features, (None, 0))(s.target_phi, transitions)
 
     def update(s: DsrState, xs) -> tuple[DsrState, tuple[Array, Array]]:
@@ -172,14 +172,14 @@ def _updates(s: DsrState, memory: Memory, biased: Biased, plain: Array, lam: Arr
         s, value = learn_successor(s, Batch(plain, *batch_features(s.encoder.phi, plain), *target), lam, config)
         return s, (feature_value, value)
 
-    return jax.lax.scan(update, s, (memory.codec.unpack(biased.rows(memory.ring)), transitions, target))
+    return jax.lax.scan(update, s, (memory.unpack(biased.rows(memory.ring)), transitions, target))
 
 
 def _frozen_updates(s: DsrState, memory: Memory, biased: Biased, plain: Array, lam: Array, config: SafeDsrConfig):
     """Updates once φ is frozen; its features are cached, and the target network of φ has the same features."""
     assert memory.cache is not None
     cached = memory.cache
-    rare = memory.codec.unpack(biased.rare)
+    rare = memory.unpack(biased.rare)
     rare_phi = jax.vmap(jax.vmap(features, (None, 0, 0)), (None, 0, 0))(s.encoder.phi, rare.obs, rare.action)
 
     def update(s: DsrState, xs) -> tuple[DsrState, tuple[Array, Array]]:
@@ -188,7 +188,7 @@ def _frozen_updates(s: DsrState, memory: Memory, biased: Biased, plain: Array, l
         s, value = learn_cached(s, cached, chosen, transitions, lam, config)
         return s, (feature_value, value)
 
-    labelled, transitions = memory.codec.unpack(biased.rows(memory.ring)), memory.codec.unpack(memory.ring[plain])
+    labelled, transitions = memory.unpack(biased.rows(memory.ring)), memory.unpack(memory.ring[plain])
     phi = jnp.concatenate([cached[biased.places, : config.features], rare_phi], 1)
     return jax.lax.scan(update, s, (labelled, phi, plain, transitions))
 

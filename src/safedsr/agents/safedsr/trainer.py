@@ -12,24 +12,30 @@ from safedsr.agents.safedsr.pretrain import pretrain
 from safedsr.agents.safedsr.rehearsal import rehearse
 from safedsr.agents.value_based.trainer import Learner, all_rows, make_trainer
 from safedsr.core import replay
-from safedsr.core.replay import Codec, Reservoir
+from safedsr.core.replay import Reservoir
 from safedsr.envs.environment import Environment, need
-from safedsr.types import Adaptable, PyTree, Trainer
+from safedsr.types import Adaptable, PyTree, Trainer, Transition
 
 
-def row_features(s: DsrState, row: Array, codec: Codec) -> Array:
-    """The features of a row, constant once φ is frozen: φ(s, a) and φ(s′, ·) [d + A·k]."""
-    return both_features(s.encoder.phi, codec.unpack(row))
+def known_features(s: DsrState, t: Transition) -> Array:
+    """The features of a transition, constant once φ is frozen: φ(s, a) and φ(s′, ·) [d + A·k]."""
+    return both_features(s.encoder.phi, t)
 
 
 def offer(
-    key: Array, reservoir: Reservoir, rows: Array, params: PyTree, environment: Environment, config: SafeDsrConfig
+    key: Array,
+    reservoir: Reservoir,
+    rows: Array,
+    steps: Transition,
+    params: PyTree,
+    environment: Environment,
+    config: SafeDsrConfig,
 ) -> Reservoir:
     """The reservoir after these rows, each in the bin of its reward and in the bin of each cost.
 
     If the environment does not give the ranges of reward and costs, the bins cover the values so far.
     """
-    signals = replay.signals_of(environment.spec.codec.unpack(rows))
+    signals = replay.signals_of(steps)
     known = environment.signal_ranges(params)
     if known is None:
         assert reservoir.ranges is not None
@@ -41,12 +47,11 @@ def offer(
 def make_safedsr(config: SafeDsrConfig, environment: Environment) -> Trainer:
     """The trainer of Alg. 2."""
     spec = environment.spec
-    codec = spec.codec
 
     def reservoir(params: PyTree) -> Reservoir:
         ranged = environment.signal_ranges(params) is None
         return replay.init_reservoir(
-            1 + spec.costs, config.value_bins, config.reservoir_size, codec.width, ranged=ranged
+            1 + spec.costs, config.value_bins, config.reservoir_size, spec.codec.width, ranged=ranged
         )
 
     prepare = None
@@ -57,7 +62,7 @@ def make_safedsr(config: SafeDsrConfig, environment: Environment) -> Trainer:
         init=lambda key, params: init(key, spec, spec.costs, config),
         scores=lambda s, obs, lam: scores(s.successor, s.weights, all_features(s.encoder.phi, obs), lam),
         learn=partial(learn, config=config),
-        cache={"frozen": partial(row_features, codec=codec)},
+        cache={"frozen": known_features},
         sync=lambda s: s._replace(target_phi=s.encoder.phi, target_successor=s.successor),
         policy=lambda s: DsrPolicy(s.encoder.phi, s.successor, s.weights),
         values=values,

@@ -5,6 +5,7 @@ transitions (Sec. 5.4): in `EVALUATE` nothing changes, in `PENALTY` only λ chan
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -13,25 +14,29 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from safedsr.core import multiplier, replay
+from safedsr.core import multiplier, replay, scaling
 from safedsr.core.exploration import epsilon_at, epsilon_greedy
 from safedsr.core.multiplier import Multiplier
+from safedsr.core.normalizer import Running
 from safedsr.core.replay import Codec
 from safedsr.envs.environment import Spec
-from safedsr.types import JOINED, Adaptable, Choice, Draws, PyTree, Seen, Trainer, Transition, Values
+from safedsr.types import JOINED, Adaptable, Choice, Draws, PyTree, Rehearsal, Seen, Trainer, Transition, Values
 
 EVALUATE, PENALTY = "evaluate", "penalty"
 CACHED_AT_ONCE = 1000  # rows
 
 
+Look = Callable[[Running | None, Array], Array]  # (statistics, obs) -> obs as the learner gets it
+
+
 class Memory(NamedTuple):
     """Ring and reservoir, the number of filled rows in the ring, and values of its rows cached during a phase."""
 
-    codec: Codec
     ring: Array
     reservoir: replay.Reservoir | None
     filled: Array
     cache: Array | None
+    unpack: Callable[[Array], Transition]  # rows -> transitions as the learner gets them
 
 
 class State(NamedTuple):
@@ -43,10 +48,14 @@ class State(NamedTuple):
     ring: Array
     count: Array  # [] int32, number of rows written to the ring so far
     reservoir: replay.Reservoir | None
+    scale: Running | None = None  # of observations, if the environment's Spec says that they are scaled
 
 
 class Learner(NamedTuple):
-    """The part of a trainer that differs between agents: pure functions. `params` are the environment's parameters."""
+    """The part of a trainer that differs between agents: pure functions. `params` are the environment's parameters.
+
+    Learners get scaled observations, if the environment's Spec says so; the replay memory holds them as they are.
+    """
 
     init: Callable[[Array, PyTree], PyTree]  # (key, params) -> learner state
     scores: Callable[[PyTree, Array, Array], Array]  # (learner state, obs, λ) -> [A], Eq. (15)
@@ -57,10 +66,10 @@ class Learner(NamedTuple):
     phases: tuple[tuple[str, int | None], ...]  # name and end of each phase; the first has no learning
     losses: tuple[str, ...]  # names of the losses from `learn`
     reservoir: Callable[[PyTree], replay.Reservoir] | None = None  # params -> an empty reservoir
-    offer: Callable[[Array, replay.Reservoir, Array, PyTree], replay.Reservoir] | None = None
-    """(key, reservoir, rows, params) -> the reservoir after these rows."""
-    cache: Mapping[str, Callable[[PyTree, Array], Array]] = MappingProxyType({})
-    """Phase -> (learner state, row) -> values of the row that are constant during that phase and are cached."""
+    offer: Callable[[Array, replay.Reservoir, Array, Transition, PyTree], replay.Reservoir] | None = None
+    """(key, reservoir, rows, their transitions, params) -> the reservoir after these rows."""
+    cache: Mapping[str, Callable[[PyTree, Transition], Array]] = MappingProxyType({})
+    """Phase -> (learner state, transition) -> its values that are constant during that phase and are cached."""
     restart: bool = False  # store the next episode's start as s′ if an episode ends
     memory: Callable[[State], tuple[Array, Array]] | None = None  # rows to save with a policy; which are filled
     crop: Callable[[PyTree, PyTree], PyTree] = lambda policy, params: policy  # removes padding
@@ -69,40 +78,78 @@ class Learner(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """The learner's policy, and λ."""
+    """The learner's policy, λ, and the statistics that observations are scaled with."""
 
     learner: PyTree
     lam: Array  # [J]
+    scale: Running | None = None
+
+
+def looker(spec: Spec) -> Look:
+    """How learners get observations: scaled, if the Spec says so."""
+    if not spec.scaled:
+        return lambda scale, obs: obs
+    return lambda scale, obs: scaling.apply(scale, obs, spec.bounds)  # type: ignore[arg-type]
+
+
+def scaled_spec(spec: Spec) -> Spec:
+    """The Spec of the observations that learners get."""
+    if not spec.scaled:
+        return spec
+    low, high = scaling.scaled_bounds(spec.bounds)
+    return replace(spec, low=low, high=high, scaled=False)
 
 
 def make_trainer(learner: Learner, config: Any, spec: Spec) -> Trainer:
     """A `Trainer` around a `Learner`; `config` has the settings that `check_value_based` names."""
-    codec = spec.codec
+    look = looker(spec)
     return Trainer(
-        init=partial(init, learner, config, codec),
+        init=partial(init, learner, config, spec),
         draw=partial(draw, config.train_every),
         begin=lambda state, obs: state,
         choose=partial(choose, learner, config, spec),
-        observe=partial(observe, learner, config, codec),
-        digest=partial(digest, learner, config, codec),
+        observe=partial(observe, learner, config, spec.codec),
+        digest=partial(digest, learner, config, spec),
         sync=lambda state: state._replace(learner=learner.sync(state.learner)),
-        cache=partial(cache_rows, learner),
+        cache=partial(cache_rows, learner, spec),
         phase_at=lambda step: next((name, end) for name, end in learner.phases if end is None or step < end),
         last_phase=learner.phases[-1][0],
         block=config.train_every,
         period=config.sync_every,
-        policy=lambda state: Policy(learner.policy(state.learner), state.multiplier.lam),
-        values=lambda policy, obs: learner.values(policy.learner, obs, policy.lam),
+        policy=lambda state: Policy(learner.policy(state.learner), state.multiplier.lam, state.scale),
+        values=lambda policy, obs: learner.values(policy.learner, look(policy.scale, obs), policy.lam),
         multipliers=lambda state: state.multiplier.lam,
         memory=learner.memory,
-        refill=partial(refill, learner),
-        proceed=partial(proceed, learner) if learner.adaptable else None,
+        refill=partial(refill, learner, spec),
+        proceed=partial(proceed, learner, spec) if learner.adaptable else None,
         crop=lambda policy, params: policy._replace(learner=learner.crop(policy.learner, params)),
-        adaptable=learner.adaptable,
+        adaptable=_with_scale(learner.adaptable, look) if learner.adaptable else None,
     )
 
 
-def init(learner: Learner, config: Any, codec: Codec, key: Array, seed: Array, params: PyTree) -> tuple[State, Array]:
+def _with_scale(adaptable: Adaptable, look: Look) -> Adaptable:
+    """Functions of whole policies and of observations as they are."""
+
+    def rehearse(policy: Policy, steps: Transition, updates: int, seed: int) -> Rehearsal:
+        return adaptable.rehearse(policy.learner, look_at(steps, policy.scale, look), updates, seed)
+
+    return adaptable._replace(
+        features=lambda policy, obs, action: adaptable.features(policy.learner, look(policy.scale, obs), action),
+        rehearse=rehearse,
+    )
+
+
+def look_at(t: Transition, scale: Running | None, look: Look) -> Transition:
+    """A transition, or several, as the learner gets them."""
+    return t._replace(obs=look(scale, t.obs), next_obs=look(scale, t.next_obs))
+
+
+def unpack(spec: Spec, scale: Running | None, rows: Array) -> Transition:
+    """The transitions of rows as the learner gets them."""
+    return look_at(spec.codec.unpack(rows), scale, looker(spec))
+
+
+def init(learner: Learner, config: Any, spec: Spec, key: Array, seed: Array, params: PyTree) -> tuple[State, Array]:
     """The state before the first step, and the key of the first reset."""
     del seed  # all random numbers come from the key
     key, reset_key, learner_key = jax.random.split(key, 3)
@@ -111,11 +158,12 @@ def init(learner: Learner, config: Any, codec: Codec, key: Array, seed: Array, p
         first = learner.sync(learner.prepare(first, jax.random.fold_in(learner_key, 1), params))
     state = State(
         key=key,
-        multiplier=multiplier.init(codec.costs, config.multiplier),
+        multiplier=multiplier.init(spec.costs, config.multiplier),
         learner=first,
-        ring=replay.init_ring(config.buffer_size, codec.width),
+        ring=replay.init_ring(config.buffer_size, spec.codec.width),
         count=jnp.zeros((), jnp.int32),
         reservoir=learner.reservoir(params) if learner.reservoir else None,
+        scale=scaling.init(spec.bounds) if spec.scaled else None,
     )
     return state, reset_key
 
@@ -129,7 +177,7 @@ def draw(count: int, state: State) -> tuple[State, Draws]:
 
 def choose(learner: Learner, config: Any, spec: Spec, state: State, obs: Array, luck: Array, now: Array) -> Choice:
     """The ε-greedy choice by Eq. (15)."""
-    greedy = jnp.argmax(learner.scores(state.learner, obs, state.multiplier.lam))
+    greedy = jnp.argmax(learner.scores(state.learner, looker(spec)(state.scale, obs), state.multiplier.lam))
     return Choice(epsilon_greedy(luck, greedy, epsilon_at(now, config.epsilon), spec.actions))
 
 
@@ -144,7 +192,10 @@ def observe(
     now: Array,
     phase: str,
 ) -> tuple[State, Array]:
-    """Update λ after a finished episode, except in `EVALUATE`; return also the row for the replay memory."""
+    """Update λ after a finished episode, except in `EVALUATE`; return also the row for the replay memory.
+
+    Before learning starts, the statistics of observations get s as one more sample.
+    """
     del choice  # `seen` has its action
     tuned = state.multiplier
     if phase != EVALUATE:
@@ -152,20 +203,28 @@ def observe(
     next_obs, terminated = seen.next_obs, seen.terminated.astype(jnp.float32)
     if learner.restart:
         next_obs, terminated = seen.start, jnp.where(seen.done & ~seen.terminated, JOINED, terminated)
-    row = codec.pack(Transition(seen.obs, seen.action, seen.reward, seen.cost, next_obs, terminated))
-    return state._replace(multiplier=tuned), row
+    row = codec.pack(Transition(seen.obs, seen.action, seen.reward, seen.cost, next_obs, terminated, seen.extra))
+    scale = state.scale
+    if scale is not None and phase == learner.phases[0][0]:
+        scale = scaling.push(scale, seen.obs)
+    return state._replace(multiplier=tuned, scale=scale), row
 
 
-def cache_rows(learner: Learner, state: State, phase: str) -> Array | None:
+def cache_rows(learner: Learner, spec: Spec, state: State, phase: str) -> Array | None:
     """The cached values of every row in the ring; computed in parts, to save memory."""
-    of_row = learner.cache.get(phase)
-    return jax.lax.map(partial(of_row, state.learner), state.ring, batch_size=CACHED_AT_ONCE) if of_row else None
+    if phase not in learner.cache:
+        return None
+    return jax.lax.map(partial(_cached, learner, spec, state, phase), state.ring, batch_size=CACHED_AT_ONCE)
+
+
+def _cached(learner: Learner, spec: Spec, state: State, phase: str, row: Array) -> Array:
+    return learner.cache[phase](state.learner, unpack(spec, state.scale, row))
 
 
 def digest(
     learner: Learner,
     config: Any,
-    codec: Codec,
+    spec: Spec,
     state: State,
     cache: Array | None,
     rows: Array,
@@ -178,37 +237,40 @@ def digest(
     del aim, now
     before = state.count
     if phase not in (EVALUATE, PENALTY):
-        state = remember(learner, state, rows, params)
+        state = remember(learner, spec, state, rows, params)
     if phase in (learner.phases[0][0], EVALUATE, PENALTY):
         return state, cache, dict.fromkeys(learner.losses, jnp.nan)  # type: ignore[arg-type]
     if cache is not None:
-        cache = replay.add(cache, jax.vmap(partial(learner.cache[phase], state.learner))(rows), before)
+        cache = replay.add(cache, jax.vmap(partial(_cached, learner, spec, state, phase))(rows), before)
     key, learn_key = jax.random.split(state.key)
     filled = jnp.minimum(state.count, config.buffer_size)
-    memory = Memory(codec, state.ring, state.reservoir, filled, cache)
+    memory = Memory(state.ring, state.reservoir, filled, cache, partial(unpack, spec, state.scale))
     learnt, losses = learner.learn(state.learner, memory, state.multiplier.lam, learn_key, phase)
     return state._replace(key=key, learner=learnt), cache, losses
 
 
-def remember(learner: Learner, state: State, rows: Array, params: PyTree) -> State:
+def remember(learner: Learner, spec: Spec, state: State, rows: Array, params: PyTree) -> State:
     """Store rows in the ring and, if there is one, in the reservoir."""
     if state.reservoir is not None:
         assert learner.offer
         key, store_key = jax.random.split(state.key)
-        state = state._replace(key=key, reservoir=learner.offer(store_key, state.reservoir, rows, params))
+        transitions = unpack(spec, state.scale, rows)
+        reservoir = learner.offer(store_key, state.reservoir, rows, transitions, params)
+        state = state._replace(key=key, reservoir=reservoir)
     return state._replace(ring=replay.add(state.ring, rows, state.count), count=state.count + len(rows))
 
 
-def refill(learner: Learner, state: State, key: Array, rows: Array, params: PyTree) -> State:
+def refill(learner: Learner, spec: Spec, state: State, key: Array, rows: Array, params: PyTree) -> State:
     """The state with these rows instead of the old ones in its reservoir, if it has one."""
     if state.reservoir is None:
         return state
     assert learner.offer
-    return state._replace(reservoir=learner.offer(key, replay.emptied(state.reservoir), rows, params))
+    empty, transitions = replay.emptied(state.reservoir), unpack(spec, state.scale, rows)
+    return state._replace(reservoir=learner.offer(key, empty, rows, transitions, params))
 
 
 def proceed(
-    learner: Learner, state: State, policy: Policy, keys: Array, rows: Array, count: int, params: PyTree
+    learner: Learner, spec: Spec, state: State, policy: Policy, keys: Array, rows: Array, count: int, params: PyTree
 ) -> State:
     """A fresh state that continues from a policy, with these rows as its memory; `count` rows were ever written.
 
@@ -220,8 +282,9 @@ def proceed(
         multiplier=multiplier.at(policy.lam),
         ring=jnp.resize(rows, state.ring.shape),  # rows repeat if there are fewer than the ring holds
         count=jnp.int32(count),
+        scale=policy.scale,
     )
-    return refill(learner, state, keys[1], rows, params)
+    return refill(learner, spec, state, keys[1], rows, params)
 
 
 def ring_rows(state: State) -> tuple[Array, Array]:

@@ -1,0 +1,118 @@
+"""An environment from the choices of a user: a Gymnasium or gymnax id, its arguments, and functions of its steps.
+
+A run folder names the environment and the hashes of the functions. It can be opened without any choice if it needs no
+code of the user. Otherwise the user names the code again: a run folder alone never makes safedsr import a module or run
+a file.
+"""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from safedsr.envs.environment import Environment
+from safedsr.envs.functions import StepFunction, changed_functions, function_from_json
+from safedsr.errors import ChangedFunction, UserError
+
+GYMNAX = "gymnax:"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What is known about an environment; None where nothing was said."""
+
+    env: str | None = None
+    env_args: Mapping[str, Any] = field(default_factory=dict)
+    reward: tuple[str, ...] | None = None
+    cost_entries: tuple[str, ...] = ()
+    costs: tuple[StepFunction, ...] | None = None
+    success: StepFunction | None = None
+    time_limit: int | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was chosen."""
+        return self == Chosen()
+
+
+def make_environment(chosen: Chosen, *, costless: bool = False) -> Environment:
+    """The environment; `costless` makes it without costs, for algorithms that take none."""
+    assert chosen.env
+    if costless and (chosen.costs or chosen.cost_entries):
+        raise UserError("this algorithm takes no costs; leave out the cost functions, or choose 'safedsr algos'")
+    if chosen.env.startswith(GYMNAX):
+        return _gymnax(chosen)
+    from safedsr.envs.host import from_gymnasium
+
+    return from_gymnasium(
+        chosen.env,
+        reward=chosen.reward,
+        cost=() if costless else chosen.costs,
+        cost_entries=chosen.cost_entries,
+        success=chosen.success,
+        env_args=chosen.env_args,
+        time_limit=chosen.time_limit,
+    )
+
+
+def _gymnax(chosen: Chosen) -> Environment:
+    from safedsr.envs.gymnax import from_gymnax
+
+    if chosen.reward or chosen.cost_entries:
+        raise UserError("environments of gymnax have no vector rewards; give the costs by --cost-fn")
+    args = dict(chosen.env_args)
+    if chosen.time_limit is not None:
+        args["max_steps_in_episode"] = chosen.time_limit
+    return from_gymnax(chosen.env[len(GYMNAX) :], args or None, cost=chosen.costs, success=chosen.success)  # type: ignore[index]
+
+
+def completed(chosen: Chosen, data: Mapping[str, Any]) -> Chosen:
+    """The choices, completed by what a run folder says about its environment; raises where that would be code."""
+    name = data["name"]
+    made = data.get("gymnasium", name if name.startswith(GYMNAX) else None)
+    if chosen.env is None and made is None:
+        raise UserError(
+            f"this run was trained in '{name}', which a program made; open it in Python with safedsr.load(folder, "
+            "environment=…)"
+        )
+    if chosen.env is None and ":" in made.removeprefix(GYMNAX):
+        raise UserError(f"this run was trained in '{name}', a module of yours or of others; name it: --env {name}")
+    entries = data.get("reward")
+    found = replace(
+        chosen,
+        env=chosen.env or made,
+        env_args=chosen.env_args or data.get("env_args", {}),
+        reward=chosen.reward or (tuple(_entry(*pair) for pair in entries) if entries else None),
+        time_limit=chosen.time_limit or data.get("time_limit"),
+    )
+    if found.costs is None and not found.cost_entries:
+        found = replace(found, costs=tuple(_known(about, "--cost-fn") for about in data.get("costs", ())))
+    if found.success is None and data.get("success_function"):
+        found = replace(found, success=_known(data["success_function"], "--success-fn"))
+    return found
+
+
+def _entry(entry: Any, sign: Any) -> str:
+    return f"{'-' if sign < 0 else ''}{int(entry)}"
+
+
+def _known(about: Mapping[str, Any], flag: str) -> StepFunction:
+    function = function_from_json(about)
+    if function is None:
+        source = about.get("source") or "FILE.py"
+        raise UserError(
+            f"this run used the function '{about.get('function')}', which is code of its own; name it: "
+            f"{flag} {source}:{about.get('function')}"
+        )
+    return function
+
+
+def warn_of_changes(environment: Environment, data: Mapping[str, Any]) -> None:
+    """Warn if a function has the same name as at the training and another text."""
+    pairs = [(environment.settings.get("costs", ()), data.get("costs", ()))]
+    pairs.append(
+        tuple([one] if one else [] for one in (s.get("success_function") for s in (environment.settings, data)))
+    )
+    for now, then in pairs:
+        for sentence in changed_functions(now, then):
+            warnings.warn(sentence, ChangedFunction, stacklevel=2)

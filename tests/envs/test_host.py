@@ -1,0 +1,211 @@
+"""Gymnasium environments on the host: their spaces, labels, copies and errors."""
+
+import math
+
+import gymnasium
+import numpy as np
+import pytest
+from climber import Climber, Purse, slippery
+from gymnasium import spaces
+from gymnasium.utils.env_checker import check_env
+
+from safedsr.envs.environment import make_task
+from safedsr.envs.host import Copies, from_gymnasium
+from safedsr.errors import EnvironmentFailed, UserError
+from safedsr.types import Transition
+
+
+def walk(environment, actions, processes=0, seeds=None):
+    """The rows of all steps [steps, copies, …] of copies that get the same actions."""
+    count = len(actions[0])
+    found = []
+    with Copies(environment.host, [environment.params] * count, processes) as copies:
+        start = copies.reset(np.arange(count)[:, None] if seeds is None else seeds)
+        for chosen in actions:
+            copies.begin_step(np.asarray(chosen))
+            rows = copies.end_step()
+            found.append([np.array(part) for part in rows])
+    return start, [np.stack(parts) for parts in zip(*found, strict=True)]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # unbounded observations, a vector reward
+@pytest.mark.parametrize("make", [Climber])
+def test_the_test_environments_pass_gymnasiums_checker(make):
+    check_env(make(), skip_render_check=True)
+
+
+def test_cartpole_steps_as_gymnasium_does_alone():
+    environment = from_gymnasium("CartPole-v1")
+    alone = gymnasium.make("CartPole-v1")
+    rng = np.random.default_rng(0)
+    actions = rng.integers(2, size=(100, 1))
+    start, (next_obs, _, _, _, reward, terminated, _, following) = walk(environment, actions, seeds=np.array([[7]]))
+    obs, _ = alone.reset(seed=7)
+    np.testing.assert_array_equal(start[0], obs)
+    for n, (action,) in enumerate(actions):
+        obs, gain, ended, _, _ = alone.step(action)
+        np.testing.assert_array_equal(next_obs[n, 0], obs)
+        assert (reward[n, 0], terminated[n, 0]) == (gain, ended)
+        if ended:
+            obs, _ = alone.reset()
+        np.testing.assert_array_equal(following[n, 0], obs)
+    assert terminated.sum() >= 2
+
+
+def test_copies_in_processes_give_the_same_rows():
+    environment = from_gymnasium("CartPole-v1", cost=lambda obs, action, next_obs, reward, info, low=0.0: obs[0] > low)
+    actions = np.random.default_rng(1).integers(2, size=(40, 4))
+    for one, other in zip(walk(environment, actions)[1], walk(environment, actions, processes=2)[1], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_parameters_of_a_cost_function_change_while_the_copies_run():
+    environment = from_gymnasium(Climber, cost=slippery)
+    assert environment.cost_names == ("slippery",)
+    for processes in (0, 1):
+        with Copies(environment.host, [environment.params] * 2, processes) as copies:
+            copies.reset()
+            copies.begin_step(np.array([2, 1]))
+            assert copies.end_step().cost.ravel().tolist() == [1.0, 0.0]
+            copies.set_args([make_task(environment, 5, {"stair": 2}).params] * 2)
+            copies.begin_step(np.array([2, 2]))
+            assert copies.end_step().cost.ravel().tolist() == [1.0, 0.0]
+
+
+def test_cost_and_success_are_found_in_info():
+    environment = from_gymnasium(Climber)
+    assert environment.cost_names == ("cost",)
+    assert environment.spec.success
+    _, (_, cost, _, success, _, terminated, *_) = walk(environment, [[2]] * 5)
+    assert cost.ravel().tolist() == [0, 0, 0, 1, 0]
+    assert success.ravel().tolist() == terminated.ravel().tolist() == [False, False, False, True, False]
+    assert from_gymnasium(Climber, cost=()).spec.costs == 0
+
+
+def test_without_success_every_end_of_an_episode_counts():
+    environment = from_gymnasium("CartPole-v1")
+    assert not environment.spec.success
+    _, (_, _, _, success, _, terminated, *_) = walk(environment, [[1]] * 30)
+    np.testing.assert_array_equal(success, terminated)
+
+
+def test_a_vector_reward_is_divided_and_stored():
+    environment = from_gymnasium(Purse, reward=0, cost_entries=["-1"], cost=lambda o, a, n, r, i: r[2])
+    assert environment.cost_names == ("-reward[1]", "lambda")
+    assert environment.spec.extras == 3
+    _, (_, cost, extra, _, reward, *_) = walk(environment, [[1], [0]])
+    assert reward.ravel().tolist() == [1.0, 0.0]
+    np.testing.assert_allclose(cost[:, 0], [[0.5, 1.0], [0.0, 1.0]])
+    np.testing.assert_allclose(extra[:, 0], [[1, -0.5, 1], [0, 0, 1]])
+
+
+def test_several_entries_are_added_up():
+    environment = from_gymnasium(Purse, reward=["0", "-1"])
+    assert walk(environment, [[1]])[1][4].item() == 1.5
+    assert environment.spec.costs == 0
+
+
+def test_observations_are_flattened_with_their_bounds():
+    spec = from_gymnasium(Purse, reward=0).spec
+    assert spec.observations == 7
+    assert spec.low[:5] == (0.0,) * 5 and spec.high[:5] == (1.0,) * 5
+    assert math.isinf(spec.low[5]) and math.isinf(spec.high[6])
+    start, _ = walk(from_gymnasium(Purse, reward=0), [[1]])
+    assert start[0, :5].tolist() == [1, 0, 0, 0, 0]
+
+
+def test_stored_steps_get_the_costs_that_the_function_gave_them():
+    environment = from_gymnasium(Purse, reward=0, cost=lambda o, a, n, r, i, price=2.0: -price * r[1] + n["place"])
+    start, (next_obs, cost, extra, _, reward, *_, following) = walk(environment, [[1], [0], [1]])
+    obs = np.concatenate([start[None], following])[:3, 0]
+    action = np.array([1, 0, 1])
+    steps = Transition(obs, action, reward[:, 0], np.zeros((3, 1)), next_obs[:, 0], np.zeros(3), extra[:, 0])
+    assert environment.relabel_all
+    np.testing.assert_array_equal(environment.relabel_all(steps, environment.params).cost, cost[:, 0])
+    dearer = environment.relabel_all(steps, make_task(environment, 5, {"price": 4}).params)
+    np.testing.assert_allclose(dearer.cost[:, 0], [3.0, 2.0, 5.0])
+
+
+def test_a_cost_from_info_cannot_be_given_to_stored_steps():
+    environment = from_gymnasium(Climber)
+    steps = Transition(np.zeros((1, 5)), np.zeros(1, int), np.zeros(1), np.zeros((1, 1)), np.zeros((1, 5)), np.zeros(1))
+    assert environment.relabel_all
+    with pytest.raises(UserError, match="uses 'info'"):
+        environment.relabel_all(steps, environment.params)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("raise", "raised RuntimeError: the stairs are closed"),
+        ("obs", "an observation that is not finite"),
+        ("reward", "a reward that is not finite"),
+        ("cost", "the cost -1; costs must be at least 0"),
+        ("shape", "raised"),
+    ],
+)
+@pytest.mark.parametrize("processes", [0, 1])
+def test_an_environment_that_fails_says_so_in_its_words(how, words, processes):
+    environment = from_gymnasium(lambda: Climber(fails=250, how=how, limit=1000), name="stairs")
+    with pytest.raises(EnvironmentFailed, match=words):
+        walk(environment, [[1]] * 260, processes)
+
+
+class Continuous(Climber):
+    """Not possible: continuous actions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = spaces.Box(-1, 1, (2,))  # type: ignore[assignment]
+
+
+class Large(Climber):
+    """Not possible: too many observations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Box(0, 255, (96, 96, 3), np.uint8)
+
+
+class Written(Climber):
+    """Not possible: observations of varying length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Sequence(spaces.Discrete(3))  # type: ignore[assignment]
+
+
+def negative(obs, action, next_obs, reward, info):
+    return -1.0
+
+
+def broken(obs, action, next_obs, reward, info):
+    return info["fuel"]
+
+
+@pytest.mark.parametrize(
+    ("env", "settings", "words"),
+    [
+        ("CartPole-v9", {}, "cannot be made"),
+        ("Nowhere-v0", {}, "cannot be made"),
+        ("no_such_module:Env-v0", {}, "cannot be made"),
+        ("CartPole-v1", {"env_args": {"colour": 3}}, "cannot be made"),
+        (lambda: 3, {}, "return a gymnasium.Env"),
+        (Continuous, {}, "possible are Discrete actions"),
+        (Large, {}, "possible are 1 to 4096"),
+        (Written, {}, "possible are Box, Discrete"),
+        (Purse, {}, "a vector reward with 3 entries"),
+        (Purse, {"reward": 3}, "entries 0 … 2"),
+        (Purse, {"reward": 0, "cost_entries": ["fuel"]}, "give its number"),
+        ("CartPole-v1", {"cost_entries": [0]}, "one number, not a vector"),
+        ("CartPole-v1", {"cost": "fuel"}, "empty info"),
+        (Climber, {"cost": "costs"}, "did you mean 'cost'"),
+        ("CartPole-v1", {"cost": negative}, "finite number of at least 0"),
+        ("CartPole-v1", {"cost": broken}, "raised KeyError"),
+        ("CartPole-v1", {"cost": lambda obs: 1.0}, "it must take obs, action, next_obs, reward, info"),
+    ],
+)
+def test_what_is_not_possible_is_said_in_one_line(env, settings, words):
+    with pytest.raises(UserError, match=words) as found:
+        from_gymnasium(env, **settings)
+    assert "\n" not in str(found.value)

@@ -167,7 +167,7 @@ def no_cost(obs: Any, action: Any, next_obs: Any, reward: Any, info: Any) -> flo
 
 def make_idle(options: argparse.Namespace) -> Callable[[], int]:
     """The host loop around an environment that waits, with a learner that does nothing."""
-    from safedsr.engine.host import HostProgram
+    from safedsr.engine.host_loop import HostProgram
     from safedsr.envs.host import from_gymnasium
 
     environment = from_gymnasium(partial(Waiting, options.wait), cost=no_cost, name="waiting")

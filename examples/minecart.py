@@ -31,7 +31,10 @@ VALUE_BASED: dict[str, Any] = {
     "epsilon_from": 0,
     "epsilon_to": 60_000,
     "learning_rate": 3e-4,
+    "lam_start": 0.5,
+    "lam_step": 0.01,
     "penalty_start": 20_000,
+    "rule": "mean",
     "sync_every": 500,
     "train_every": 10,
     "train_start": 5_000,
@@ -81,13 +84,14 @@ def main() -> None:
     parser.add_argument("algorithm", choices=SETTINGS)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--budgets", type=float, nargs="+", default=BUDGETS)
     parser.add_argument("--steps", type=int, default=150_000)
     parser.add_argument("--out", required=True)
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="other settings of the algorithm")
     args = parser.parse_args()
     changes = {name: _number(value) for name, value in (text.split("=") for text in args.set)}
     env = from_gymnasium(ID, reward=0, cost=fuel)
-    tasks = tuple(make_task(env, budget)._replace(name=f"fuel ≤ {budget:g}") for budget in BUDGETS)
+    tasks = tuple(make_task(env, budget)._replace(name=f"fuel ≤ {budget:g}") for budget in args.budgets)
     agent = with_settings(
         find_algorithm(args.algorithm).default, {**SETTINGS[args.algorithm], "gamma": GAMMA, **changes}
     )
@@ -98,7 +102,7 @@ def main() -> None:
         train(job, args.out, show)
     agents = load_all(args.out, env)
     print("budget  best known  ore 1 of each seed (fuel)")
-    for number, budget in enumerate(BUDGETS):
+    for number, budget in enumerate(args.budgets):
         found = [discounted(agents[number, seed]) for seed in seeds]
         cells = "  ".join(f"{ore:.3f} ({used:.2f}{'' if used <= budget else ' !'})" for ore, used in found)
         print(f"{budget:.2f}    {best_known(budget):.3f}       {cells}")

@@ -65,7 +65,7 @@ def test_cells_are_counted_by_rows_also_of_padded_maps():
         assert CELLS.count(layout) == 15
         row = CODEC.pack(step_to(x, y, layout))
         empty = replay.init_reservoir(1, 15, 8, CODEC.width)
-        found = offer(jax.random.key(0), empty, row[None], layout, KIT)
+        found = offer(jax.random.key(0), empty, row[None], CODEC.unpack(row[None]), layout, KIT)
         assert found.seen.tolist() == [np.eye(15, dtype=int)[cell].tolist()]
         np.testing.assert_array_equal(found.rows[0, cell, 0], row)
 
@@ -80,7 +80,8 @@ def test_weights_are_the_means_of_what_is_remembered():
         ]
     )
     empty = replay.init_reservoir(1, WIDE.walls.size, 8, CODEC.width)
-    weights = plus.group_means(offer(jax.random.key(0), empty, rows, WIDE, KIT), CODEC)
+    filled = offer(jax.random.key(0), empty, rows, CODEC.unpack(rows), WIDE, KIT)
+    weights = plus.group_means(filled, CODEC)
     np.testing.assert_allclose(weights.w_r, [1.0, 0.0, 4.0, 0.0, 8.0], rtol=1e-6)
     np.testing.assert_allclose(weights.w_c, [[0.0, 0.0, 2 / 3, 0.0, 5.0]], rtol=1e-6)
 

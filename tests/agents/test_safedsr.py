@@ -26,7 +26,7 @@ from safedsr.agents.safedsr.equations import (
     weights_loss,
 )
 from safedsr.agents.safedsr.learner import Batch, batch_features, init, learn, learn_successor
-from safedsr.agents.safedsr.trainer import make_safedsr, offer, row_features
+from safedsr.agents.safedsr.trainer import known_features, make_safedsr, offer
 from safedsr.agents.value_based.trainer import Memory, Policy
 from safedsr.core.config import MultiplierConfig
 from safedsr.core.nets import Mlp, descend
@@ -314,8 +314,8 @@ def test_what_is_computed_ahead_in_the_frozen_phase_is_the_same(d):
     start = unsynced._replace(target_phi=unsynced.encoder.phi)  # as it is once φ is frozen
     bins = value_bins(signals_of(CODEC.unpack(rows)), jnp.zeros(3), jnp.ones(3), 4)
     reservoir = store(jax.random.key(1), init_reservoir(3, 4, 8, CODEC.width), rows, bins)
-    cached = jax.vmap(partial(row_features, start, codec=CODEC))(rows)
-    memory = Memory(CODEC, rows, reservoir, jnp.int32(len(rows)), cached)
+    cached = jax.vmap(partial(known_features, start))(CODEC.unpack(rows))
+    memory = Memory(rows, reservoir, jnp.int32(len(rows)), cached, CODEC.unpack)
 
     def learner(phase):
         return jax.jit(lambda s: learn(s, memory, jnp.ones(2), jax.random.key(2), phase, config))
@@ -368,7 +368,10 @@ def test_where_ranges_are_unknown_the_bins_span_what_was_seen():
     trainer = make_safedsr(config, environment)
     first = trainer.init(jax.random.key(0), jnp.uint32(0), None)[0].reservoir
     assert first.ranges is not None and first.rows.shape == (2, 4, 8, Codec(3, 1).width)
-    put = partial(offer, params=None, environment=environment, config=config)
+
+    def put(key, reservoir, rows):
+        return offer(key, reservoir, rows, Codec(3, 1).unpack(rows), None, environment, config)
+
     seen = put(jax.random.key(1), first, labelled([-1.0, 0.5, 1.5, 3.0, 3.0], [2.0] * 5))
     np.testing.assert_array_equal(seen.ranges, [[-1.0, 2.0], [3.0, 2.0]])
     np.testing.assert_array_equal(seen.seen, [[1, 1, 1, 2], [5, 0, 0, 0]])
@@ -385,7 +388,7 @@ def test_where_ranges_are_known_they_stay():
     environment, config = nowhere(spec), tiny_agent("safedsr", value_bins=4, reservoir_size=8)
     first = make_safedsr(config, environment).init(jax.random.key(0), jnp.uint32(0), None)[0].reservoir
     rows = labelled([-1.0, 0.5, 1.5, 5.0], [0.0, 0.5, 1.5, 4.0])
-    found = offer(jax.random.key(1), first, rows, None, environment, config)
+    found = offer(jax.random.key(1), first, rows, Codec(3, 1).unpack(rows), None, environment, config)
     assert first.ranges is None and found.ranges is None
     np.testing.assert_array_equal(found.seen, [[0, 1, 2, 1], [2, 1, 0, 1]])
 

@@ -5,6 +5,7 @@ import dataclasses
 import json
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from climber import Climber, Purse, slippery
@@ -15,7 +16,7 @@ from tiny import same_trees
 import safedsr
 from safedsr.agents.registry import ALGORITHMS
 from safedsr.engine.evaluate import evaluate, run_episodes
-from safedsr.engine.host import HostProgram, copies_of, processes_for
+from safedsr.engine.host_loop import HostProgram, copies_of, processes_for
 from safedsr.engine.program import Program
 from safedsr.engine.train import RESTARTS, resume, train
 from safedsr.envs.environment import make_task
@@ -73,7 +74,7 @@ def test_training_on_the_host_is_the_compiled_training(name):
             for one, other in zip(ends[0][1][:5], ends[1][1][:5], strict=True):
                 np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-6)
     for one, other in zip(*(jax.tree.leaves(state.agent) for state in states), strict=True):
-        if jax.dtypes.issubdtype(one.dtype, jax.dtypes.prng_key):
+        if jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
             one, other = jax.random.key_data(one), jax.random.key_data(other)
         np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=2e-3, atol=2e-4)
 

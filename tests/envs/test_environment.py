@@ -19,8 +19,8 @@ from safedsr.errors import UserError
     [
         ({"observations": 0}, "observations is 0; give a whole number of at least 1"),
         ({"costs": -1}, "costs is -1; give a whole number of at least 0"),
-        ({"low": (0.0,), "high": (1.0,)}, r"low is \(0.0,\); give 2 finite numbers, or None"),
-        ({"low": (0, 0), "high": (1, float("inf"))}, r"high is \(1, inf\); give 2 finite numbers, or None"),
+        ({"low": (0.0,), "high": (1.0,)}, r"low is \(0.0,\); give 2 numbers, or None"),
+        ({"low": (0, 0), "high": (1, float("nan"))}, r"high is \(1, nan\); give 2 numbers, or None"),
         ({"low": (0, 0)}, r"low, high is \(\(0.0, 0.0\), None\); give both or neither"),
         ({"low": (0, 2), "high": (1, 1)}, r"low, high is \(2.0, 1.0\); each lower bound must be below its upper bound"),
         ({"reward_range": (1,)}, r"reward_range is \(1,\); give 2 finite numbers"),

@@ -1,6 +1,7 @@
 """Gymnasium environments on the host: their spaces, labels, copies and errors."""
 
 import math
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -108,8 +109,9 @@ def test_several_entries_are_added_up():
 def test_observations_are_flattened_with_their_bounds():
     spec = from_gymnasium(Purse, reward=0).spec
     assert spec.observations == 7
-    assert spec.low[:5] == (0.0,) * 5 and spec.high[:5] == (1.0,) * 5
-    assert math.isinf(spec.low[5]) and math.isinf(spec.high[6])
+    low, high = spec.bounds
+    assert low[:5] == (0.0,) * 5 and high[:5] == (1.0,) * 5
+    assert math.isinf(low[5]) and math.isinf(high[6])
     start, _ = walk(from_gymnasium(Purse, reward=0), [[1]])
     assert start[0, :5].tolist() == [1, 0, 0, 0, 0]
 
@@ -119,7 +121,8 @@ def test_stored_steps_get_the_costs_that_the_function_gave_them():
     start, (next_obs, cost, extra, _, reward, *_, following) = walk(environment, [[1], [0], [1]])
     obs = np.concatenate([start[None], following])[:3, 0]
     action = np.array([1, 0, 1])
-    steps = Transition(obs, action, reward[:, 0], np.zeros((3, 1)), next_obs[:, 0], np.zeros(3), extra[:, 0])
+    parts: Any = obs, action, reward[:, 0], np.zeros((3, 1)), next_obs[:, 0], np.zeros(3), extra[:, 0]
+    steps = Transition(*parts)
     assert environment.relabel_all
     np.testing.assert_array_equal(environment.relabel_all(steps, environment.params).cost, cost[:, 0])
     dearer = environment.relabel_all(steps, make_task(environment, 5, {"price": 4}).params)
@@ -128,7 +131,8 @@ def test_stored_steps_get_the_costs_that_the_function_gave_them():
 
 def test_a_cost_from_info_cannot_be_given_to_stored_steps():
     environment = from_gymnasium(Climber)
-    steps = Transition(np.zeros((1, 5)), np.zeros(1, int), np.zeros(1), np.zeros((1, 1)), np.zeros((1, 5)), np.zeros(1))
+    parts: Any = np.zeros((1, 5)), np.zeros(1, int), np.zeros(1), np.zeros((1, 1)), np.zeros((1, 5)), np.zeros(1)
+    steps = Transition(*parts)
     assert environment.relabel_all
     with pytest.raises(UserError, match="uses 'info'"):
         environment.relabel_all(steps, environment.params)

@@ -109,10 +109,8 @@ def _known(about: Mapping[str, Any], flag: str) -> StepFunction:
 
 def warn_of_changes(environment: Environment, data: Mapping[str, Any]) -> None:
     """Warn if a function has the same name as at the training and another text."""
-    pairs = [(environment.settings.get("costs", ()), data.get("costs", ()))]
-    pairs.append(
-        tuple([one] if one else [] for one in (s.get("success_function") for s in (environment.settings, data)))
+    now, then = (
+        [*of.get("costs", ()), *filter(None, [of.get("success_function")])] for of in (environment.settings, data)
     )
-    for now, then in pairs:
-        for sentence in changed_functions(now, then):
-            warnings.warn(sentence, ChangedFunction, stacklevel=2)
+    for sentence in changed_functions(now, then):
+        warnings.warn(sentence, ChangedFunction, stacklevel=2)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,9 +21,6 @@ from safedsr.core.replay import Codec
 from safedsr.errors import UserError
 from safedsr.types import PyTree, Transition
 from safedsr.validation import parse_budgets, require
-
-if TYPE_CHECKING:
-    from safedsr.envs.host import Host
 
 
 @dataclass(frozen=True)
@@ -172,8 +169,8 @@ class Environment:
     """Names of the costs, if nothing else is said."""
     with_args: Callable[[PyTree, Mapping[str, Any]], PyTree] | None = None
     """(params, values by name) -> params with other parameters of the cost functions."""
-    host: "Host | None" = None
-    """Copies of an environment that runs in Python instead of `reset` and `step`."""
+    host: Any = None
+    """The `envs.host.Host` of an environment that runs in Python, instead of `reset` and `step`; else None."""
 
     def signal_ranges(self, params: PyTree) -> tuple[Array, Array] | None:
         """Smallest and largest reward and costs of a step [1 + J], or None if they are not known."""

@@ -158,4 +158,4 @@ def read_experiences(
 
 def _experience(fields: Mapping[str, np.ndarray]) -> Experience:
     steps = {name: fields[name] for name in Transition._fields if name in fields}
-    return Experience(Transition(**steps), fields["gram"])
+    return Experience(Transition(**steps), fields["gram"])  # type: ignore[arg-type]

@@ -1,0 +1,327 @@
+"""Training in an environment that runs on the host: compiled functions of the trainer around steps in Python.
+
+Each lane (one seed in one task) has several copies of the environment. All copies of all lanes step together: a
+compiled function chooses their actions, the copies step, and its next call observes the results, copy by copy. After
+a block of steps the trainer learns; the next step of the environment runs at the same time, so its actions are chosen
+before this learning.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from safedsr.core.precision import precision
+from safedsr.engine.host_steps import Functions
+from safedsr.engine.lanes import cores
+from safedsr.engine.loop import Lane
+from safedsr.engine.program import Program
+from safedsr.envs.host import Copies, Host, Rows
+from safedsr.errors import EnvironmentFailed, UserError
+from safedsr.runs.job import Job
+from safedsr.types import PyTree, Record, Trainer
+
+USUAL_COPIES = 8  # of each lane, at most
+SLOW = 1e-3  # seconds of a step from which processes are worth their messages
+
+
+def copies_of(job: Job, block: int) -> int:
+    """Number of copies of the environment for each lane; it divides the block of steps between two updates."""
+    given = job.train.copies
+    if given is None:
+        return max(n for n in range(1, min(USUAL_COPIES, block) + 1) if block % n == 0)
+    if block % given:
+        fitting = ", ".join(str(n) for n in range(1, min(block, 64) + 1) if block % n == 0)
+        raise UserError(f"copies is {given}; {job.algorithm} learns after every {block} steps: give one of {fitting}")
+    return given
+
+
+def processes_for(host: Host, given: int | None, total: int) -> int:
+    """Number of processes that step the copies: as given, or one for each core if a step is slow."""
+    most = given if given is not None else cores() if host.seconds >= SLOW and total > 1 else 0
+    return max((n for n in range(1, min(most, total) + 1) if total % n == 0), default=0)
+
+
+class Tally:
+    """Time, return and cost of the running episode of each copy."""
+
+    def __init__(self, count: int, costs: int, discount: float) -> None:
+        self.time, self.ret = np.zeros(count, np.int32), np.zeros(count, np.float32)
+        self.cost, self.discount = np.zeros((count, costs), np.float32), discount
+
+    def clear(self, which: np.ndarray | slice = slice(None)) -> None:
+        """Start anew for some copies."""
+        self.time[which] = self.ret[which] = self.cost[which] = 0
+
+    def add(self, rows: Rows) -> np.ndarray:
+        """Count a step; returns which episodes are done. Call `clear` for them afterwards."""
+        if self.discount == 1.0:
+            self.cost += rows.cost
+        else:
+            self.cost += (self.discount ** self.time.astype(np.float32))[:, None] * rows.cost
+        self.time += 1
+        self.ret += rows.reward
+        return rows.terminated | rows.truncated
+
+
+class HostProgram(Program):
+    """A `Program` whose environment runs on the host. The environment's own state is not part of its state.
+
+    On an accelerator, one call computes all lanes. On CPU cores, each lane has its own calls, on the core of its own,
+    because its replay memory is then updated in place.
+    """
+
+    overlap = True  # the environment steps while the trainer learns
+
+    def __init__(self, job: Job, trainer: Trainer | None = None, keeps: Callable[[int], bool] | None = None) -> None:
+        super().__init__(job, trainer, keeps)
+        self.copies = copies_of(job, self.trainer.block)
+        self.devices = list(self._mesh.devices.flat)
+        self.many = self.devices[0].platform != "cpu"
+        shape = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), self.state_shape().agent)
+        spec = job.environment.spec
+        self.functions = Functions(self.trainer, spec, self.copies, shape, self._phases(), many=self.many)
+        self._scene: Scene | None = None
+        # Compiled, because arrays that are reshaped outside of compiled functions may share their memory.
+        self._flat = jax.jit(partial(jax.tree.map, lambda x: x.reshape(job.lanes, *x.shape[2:])))
+
+    def _check_environment(self) -> None:
+        """An environment on the host was checked when it was made."""
+
+    def _start_one(self, key: Array, seed: Array, params: PyTree) -> Lane:
+        return Lane(self.trainer.init(key, seed, params)[0], ())  # type: ignore[arg-type]
+
+    def _phases(self) -> list[str]:
+        """Every phase of the job."""
+        phases, step = [], 0
+        while step < self.job.train.steps:
+            phase, end = self.trainer.phase_at(step)
+            phases.append(phase)
+            step = self.job.train.steps if end is None else end
+        return phases
+
+    def advance(self, state: PyTree, step: int, count: int) -> tuple[PyTree, Record, dict[str, Array]]:
+        """Run `count` environment steps of one phase, like `Program.advance`."""
+        diary = Diary(self.job, self.copies, count)
+        try:
+            with precision(self.job.train.matmul):
+                scene = self._scene = self._open(step)
+                parts = self._split(state.agent, step)
+                self._run(parts, scene, step, step + count, diary)
+        except EnvironmentFailed as error:
+            self.close()
+            raise EnvironmentFailed(f"{error} (at step {step + diary.taken * self.copies})") from error
+        agent = self._join([part.agent for part in parts])
+        losses = self._join([part.mean_losses() for part in parts])
+        return Lane(agent, ()), diary.records(), losses  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        """End all copies of the environment; the next `advance` makes new ones."""
+        if self._scene:
+            self._scene.envs.close()
+            self._scene = None
+
+    def _run(self, parts: "list[Part]", scene: "Scene", step: int, end: int, diary: "Diary") -> None:
+        block, turns = self.trainer.block, self.functions.turns
+        self._plan(parts, scene, step, first=True)
+        pending = None  # the block that the trainer has not learnt from yet
+        for now in range(step, end, block):
+            for turn in range(turns):
+                scene.envs.begin_step(np.concatenate([np.asarray(part.actions).reshape(-1) for part in parts]))
+                if pending is not None:
+                    for part in parts:
+                        part.learn(pending)
+                    pending = None
+                sent = self._see(scene, diary)
+                for part, rows in zip(parts, self._by_part(sent), strict=True):
+                    part.observe(rows, now, turn)
+            later = now + block
+            if self.overlap and later < end and not self.functions.resets:
+                self._plan(parts, scene, later)
+                pending = now
+            else:
+                for part in parts:
+                    part.learn(now)
+                if later < end:
+                    self._plan(parts, scene, later)
+
+    def _plan(self, parts: "list[Part]", scene: "Scene", now: int, *, first: bool = False) -> None:
+        """Random numbers for a block of steps, and the actions of its first step; a reset, if it starts anew."""
+        obs = scene.starts() if self.functions.resets else np.array(scene.obs) if first else None
+        each = [None] * len(parts) if obs is None else self._by_part(obs)
+        for part, start in zip(parts, each, strict=True):
+            part.plan(now, start)
+
+    def _see(self, scene: "Scene", diary: "Diary") -> np.ndarray:
+        """Finish the step of all copies; returns it as rows for the compiled functions."""
+        rows, tally = scene.envs.end_step(), scene.tally
+        done = tally.add(rows)
+        diary.write(rows, done, tally)
+        sent = self.functions.sent.pack(rows, done, tally.cost)
+        tally.clear(done)
+        scene.obs = rows.start
+        return sent
+
+    def _by_part(self, rows: np.ndarray) -> list[np.ndarray]:
+        """Rows of all copies, for each part: [lanes, copies, …], or [copies, …] if a part is one lane."""
+        lanes = rows.reshape(self.job.lanes, self.copies, -1)
+        return [lanes] if self.many else list(lanes)
+
+    def _split(self, agent: PyTree, step: int) -> "list[Part]":
+        """The state [E, S] as parts."""
+        tasks, seeds = len(self.job.tasks), len(self.job.seeds)
+        phase = self.trainer.phase_at(step)[0]
+        if self.many:
+            flat = self._flat(agent)
+            params, aim = (jax.tree.map(lambda x: np.repeat(x, seeds, 0), of) for of in (self.params, self.aim))
+            return [Part(self.functions, flat, params, aim, phase)]
+        lanes = []
+        for n in range(tasks * seeds):
+            e, s = divmod(n, seeds)
+            device = self.devices[n % len(self.devices)]
+            own = jax.device_put(jax.tree.map(lambda x, e=e, s=s: x[e, s], agent), device)
+            params, aim = (jax.tree.map(lambda x, e=e: np.asarray(x[e]), of) for of in (self.params, self.aim))
+            lanes.append(Part(self.functions, own, params, aim, phase))
+        return lanes
+
+    def _join(self, parts: list[PyTree]) -> PyTree:
+        """Arrays of all parts as [E, S, …]."""
+        shape = len(self.job.tasks), len(self.job.seeds)
+        if not self.many:
+            home = self.devices[0]
+            parts = [jax.device_put(part, home) for part in parts]
+            whole = jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts)
+        else:
+            whole = parts[0]
+        return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), whole)
+
+    def _open(self, step: int) -> "Scene":
+        """The running copies, with the parameters of this moment; new ones if there are none."""
+        tasks = range(len(self.job.tasks))
+        each = [jax.tree.map(lambda x, n=n: np.asarray(x[n]), self.params) for n in tasks]
+        args = [one for one in each for _ in range(len(self.job.seeds) * self.copies)]
+        if self._scene:
+            if self.params is not self._scene.params:
+                self._scene.envs.set_args(args)
+                self._scene.params = self.params
+            return self._scene
+        host = self.job.environment.host
+        assert host
+        envs = Copies(host, args, processes_for(host, self.job.train.processes, len(args)))
+        seeds = [start_seeds(seed, step, self.copies) for _ in tasks for seed in self.job.seeds]
+        try:
+            obs = envs.reset(np.concatenate(seeds)[:, None])
+        except EnvironmentFailed:
+            envs.close()
+            raise
+        return Scene(envs, Tally(len(args), self.job.num_costs, self.job.discount), obs, self.params)
+
+
+class Part:
+    """Lanes whose functions are called together: their agents, and the block of steps that is going on."""
+
+    def __init__(self, functions: Functions, agent: PyTree, params: PyTree, aim: Any, phase: str) -> None:
+        self.functions, self.agent, self.params, self.aim, self.phase = functions, agent, params, aim, phase
+        self.cache = functions.cache(agent, phase)
+        self.obs: Any = None
+        self.luck = self.choice = None
+        self.kept: list[Array] = []
+        self.learning: list[Array] = []  # rows of the last block
+        self.losses: list[dict[str, Array]] = []
+
+    @property
+    def actions(self) -> Array:
+        """The chosen actions."""
+        assert self.choice
+        return self.choice.action
+
+    def plan(self, now: int, start: np.ndarray | None) -> None:
+        """Begin a block of steps at the observations `start`, or at those after the last block."""
+        functions = self.functions
+        self.agent, self.luck = functions.draw(self.agent)
+        if start is not None:
+            self.obs = start
+            if functions.resets:
+                self.agent = functions.begin(self.agent, start)
+        self.choice = functions.choose(self.agent, self.obs, self.luck, np.int32(now))
+
+    def observe(self, rows: np.ndarray, now: int, turn: int) -> None:
+        """Observe a step of all copies and, except after the last of a block, choose the next actions."""
+        functions, last = self.functions, turn == self.functions.turns - 1
+        at = np.int32(now + turn * functions.copies), np.int32(turn)
+        found = functions.turn(
+            self.agent, self.obs, self.choice, rows, self.luck, self.aim, *at, phase=self.phase, last=last
+        )
+        self.agent = functions.with_changes(self.agent, found.changed)
+        self.kept.append(found.kept)
+        self.obs, self.choice = found.obs, found.choice
+        if last:
+            self.learning, self.kept = self.kept, []
+
+    def learn(self, now: int) -> None:
+        """Learn from the block that began at `now`; the result is computed in the background."""
+        functions, trainer = self.functions, self.functions.trainer
+        self.agent, self.cache, losses = functions.digest(
+            self.agent, self.cache, tuple(self.learning), self.params, self.aim, np.int32(now), phase=self.phase
+        )
+        self.losses.append(losses)
+        if (now + trainer.block) % trainer.period == 0:
+            self.agent = functions.sync(self.agent)
+
+    def mean_losses(self) -> dict[str, Any]:
+        """The mean of each loss over all blocks."""
+        return jax.tree.map(lambda *values: np.mean([np.asarray(x) for x in values], 0), *self.losses)
+
+
+def start_seeds(seed: int, step: int, copies: int) -> np.ndarray:
+    """Seeds of the first episode of each copy, if copies of a training seed start at this step."""
+    return np.random.SeedSequence((seed, step)).generate_state(copies).astype(np.int64) >> 1
+
+
+class Scene:
+    """The running copies: their episodes, s of the next step, and the parameters of their cost functions."""
+
+    def __init__(self, envs: Copies, tally: Tally, obs: np.ndarray, params: PyTree) -> None:
+        self.envs, self.tally, self.obs, self.params = envs, tally, obs, params
+        self.fresh = True  # the copies have just been made
+
+    def starts(self) -> np.ndarray:
+        """New episodes in all copies; those that have just been made have new ones already."""
+        if not self.fresh:
+            self.obs = self.envs.reset()
+            self.tally.clear()
+        self.fresh = False
+        return self.obs
+
+
+class Diary:
+    """Records of all steps of a chunk, in the order of steps and then of copies."""
+
+    def __init__(self, job: Job, copies: int, count: int) -> None:
+        self.shape = len(job.tasks), len(job.seeds), copies
+        turns, total = count // copies, len(job.tasks) * len(job.seeds) * copies
+        self.done, self.success = np.zeros((2, turns, total), bool)
+        self.length, self.ret = np.zeros((turns, total), np.int32), np.zeros((turns, total), np.float32)
+        self.cost = np.zeros((turns, total, job.num_costs), np.float32)
+        self.taken = 0  # steps of all copies
+
+    def write(self, rows: Rows, done: np.ndarray, tally: Tally) -> None:
+        """Write a step of all copies."""
+        n = self.taken
+        self.done[n], self.success[n] = done, rows.success & done
+        self.length[n], self.ret[n], self.cost[n] = tally.time, tally.ret, tally.cost
+        self.taken += 1
+
+    def records(self) -> Record:
+        """The records [E, S, steps]; without observations, which only maps need."""
+
+        def by_lane(x: np.ndarray) -> Any:
+            x = np.moveaxis(x.reshape(len(x), *self.shape, *x.shape[2:]), 0, 2)  # [E, S, turns, copies, …]
+            return x.reshape(*x.shape[:2], x.shape[2] * x.shape[3], *x.shape[4:])
+
+        empty = np.zeros((*self.done.shape, 0), np.float32)
+        return Record(*map(by_lane, (self.done, self.success, self.length, self.ret, self.cost, empty)))

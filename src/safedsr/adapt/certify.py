@@ -6,6 +6,7 @@ budgets are for the mean of the discounted costs, it passes if the upper bounds 
 The certificate assumes that the simulator is right, that the policy is fixed and that episodes are independent.
 """
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -85,6 +86,8 @@ def certify(agent: TrainedPolicy, costs: Costs | None = None, budget: Any = None
 
 def certify_in(agent: TrainedPolicy, task: Task, config: CertificateConfig) -> Certificate:
     """Run episodes in batches until all are done or the certificate can no longer pass."""
+    config = replace(config, episodes=config.count(host=bool(agent.job.environment.host)))
+    assert config.episodes
     keys = jax.random.split(jax.random.key(config.episode_seed), config.episodes)
     found: list[Outcome] = []
     safe = walked = 0

@@ -12,8 +12,9 @@ LEVELS = ("cost", "penalty", "memory", "full")
 class CertificateConfig:
     """How a certificate is computed."""
 
-    episodes: int = 10_000
-    """Maximum number of simulated episodes; the test stops early if it can no longer pass."""
+    episodes: int | None = None
+    """Maximum number of episodes; the test stops early if it can no longer pass. If not given, 10 000 simulated ones,
+    or 1 000 in a Gymnasium environment."""
     confidence: float = 0.95
     """Confidence level of each one-sided bound."""
     require: float = 0.9
@@ -26,11 +27,15 @@ class CertificateConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        require(self.episodes >= 2, "episodes", self.episodes, "give at least 2")
+        require(self.episodes is None or self.episodes >= 2, "episodes", self.episodes, "give at least 2")
         require(0 < self.confidence < 1, "confidence", self.confidence, "give a share between 0 and 1")
         require(0 <= self.require < 1, "require", self.require, "give a share of at least 0 and below 1")
         require(0 <= self.epsilon <= 1, "epsilon", self.epsilon, "give a share between 0 and 1")
         require(0 <= self.episode_seed < 2**32, "episode_seed", self.episode_seed, "give a number from 0 to 2³² - 1")
+
+    def count(self, *, host: bool) -> int:
+        """Maximum number of episodes in an environment on the host, or in a compiled one."""
+        return self.episodes or (1_000 if host else 10_000)
 
 
 @dataclass(frozen=True)

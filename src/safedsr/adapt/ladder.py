@@ -28,6 +28,8 @@ class Rung(NamedTuple, Generic[AnyPolicy]):
     agent: AnyPolicy
     certificate: Certificate
     seconds: float  # since the previous level, without the certificate
+    real_steps: int | None = None  # steps in the real environment since the previous level; None if it is simulated
+    certificate_steps: int | None = None  # steps in the real environment for the certificate
 
 
 class Adapted(NamedTuple, Generic[AnyPolicy]):
@@ -72,14 +74,18 @@ def adapt(
     request = Request(costs, task, spend, certificate.epsilon, min(certificate.require + MARGIN, 1.0))
     warnings = remarks(agent, costs)
     rungs: list[Rung[AnyPolicy]] = []
-    began, current = time.perf_counter(), agent
+    began, current, host = time.perf_counter(), agent, agent.job.environment.host
+    steps = host.steps if host else 0
     for name in LEVELS:
         current = RUNGS[name](current, request)
         if level in (name, AUTO):
             seconds = time.perf_counter() - began
-            rungs.append(Rung(name, current, certify_in(current, task, certificate), seconds))
+            used = host.steps - steps if host else None
+            certified = certify_in(current, task, certificate)
+            spent = host.steps - steps - used if host else None
+            rungs.append(Rung(name, current, certified, seconds, used, spent))
             show(rungs[-1])
-            began = time.perf_counter()
+            began, steps = time.perf_counter(), host.steps if host else 0
             searched = agent.job.terms.goals or name != "cost"
             if level == name or (searched and rungs[-1].certificate.passed):
                 break

@@ -3,6 +3,7 @@
 φ stays frozen; w_r, w_c, λ and M are trained, with every schedule at its end (phase 6 of the paper's last table).
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator
 
@@ -11,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from safedsr.adapt.costs import experience_of, learner_of
-from safedsr.engine import loop
 from safedsr.engine.loop import Lane
 from safedsr.engine.program import Program
+from safedsr.engine.programs import program_for
 from safedsr.envs.environment import Task
 from safedsr.runs.experience import from_rows, make_experience, relabelled
 from safedsr.runs.policy import AnyPolicy, TrainedPolicy, own_job
@@ -23,7 +24,11 @@ from safedsr.types import Adaptable, PyTree
 def learn_in(agent: AnyPolicy, task: Task, steps: int, stage: int, seed: int = 0) -> Iterator[AnyPolicy]:
     """Yield the agent after every `stage` of `steps` training steps in a task, both rounded up to whole periods."""
     job = dataclasses.replace(agent.job, agent=_adaptable(agent).settings)
-    program = Program(own_job(agent.changed(job=job, task=task)))
+    with contextlib.closing(program_for(own_job(agent.changed(job=job, task=task)))) as program:
+        yield from _stages(program, agent, task, steps, stage, seed)
+
+
+def _stages(program: Program, agent: AnyPolicy, task: Task, steps: int, stage: int, seed: int) -> Iterator[AnyPolicy]:
     period = program.trainer.period
     steps, stage = (-(-count // period) * period for count in (steps, min(stage, steps)))
     first = -(-_adaptable(agent).settled // period) * period
@@ -50,7 +55,7 @@ def start_state(program: Program, agent: TrainedPolicy, task: Task, seed: int, c
     """
     key, *keys = jax.random.split(jax.random.key(seed), 3)
     environment, trainer = program.job.environment, program.trainer
-    fresh, first = loop.init(trainer, environment, key, jnp.uint32(seed), task.params)
+    fresh, first = program.start_one(key, jnp.uint32(seed), task.params)
     rows = environment.spec.codec.pack(relabelled(experience_of(agent), environment, task.params))
     assert trainer.proceed
     return Lane(trainer.proceed(fresh, agent.policy, keys, rows, count, task.params), first)

@@ -25,6 +25,7 @@ from safedsr.types import PyTree
 
 LADDER = (0.0, *(0.05 * 2.0**k for k in range(11)))  # λ to try, up to 51: from reward only to almost costs only
 BATCH = 64  # episodes per compiled call
+HOST_BATCH = 16  # in environments on the host, which are slower
 FINALISTS, FINAL_BATCHES = 3, 4
 
 
@@ -51,7 +52,8 @@ def score(
     agent: TrainedPolicy, task: Task, epsilon: float, batches: int = 1, seed: int = 0, required: float = 1.0
 ) -> Score:
     """Score of `batches` × `BATCH` simulated episodes; `required` is the share that has to be safe."""
-    keys = jax.random.split(jax.random.key(seed), FINAL_BATCHES * BATCH).reshape(FINAL_BATCHES, BATCH)
+    size = HOST_BATCH if agent.job.environment.host else BATCH
+    keys = jax.random.split(jax.random.key(seed), FINAL_BATCHES * size).reshape(FINAL_BATCHES, size)
     found = [run_keys(agent, task, keys[n], epsilon) for n in range(batches)]
     return judge(
         Outcome(*(np.concatenate(field) for field in zip(*found, strict=True))), task, agent.job.terms, required
@@ -101,6 +103,8 @@ def learn_penalty(agent: AnyPolicy, task: Task, steps: int = 100_000, seed: int 
     """Update λ by the agent's own rule after each episode of its ε-greedy policy; all else is fixed (Sec. 5.4)."""
     config = agent.job.agent.multiplier
     aim = jnp.asarray(aim_of(agent.job.agent, task.budgets), jnp.float32)
+    if agent.job.environment.host:
+        return with_lam(agent, _tune_on_host(agent, task, aim, steps, seed).lam)
     tuned = _tune(
         agent.values_of,
         with_costs(agent.job.environment, len(task.budgets)),
@@ -114,6 +118,22 @@ def learn_penalty(agent: AnyPolicy, task: Task, steps: int = 100_000, seed: int 
         discount=agent.job.discount,
     )
     return with_lam(agent, tuned.lam)
+
+
+def _tune_on_host(agent: TrainedPolicy, task: Task, aim: Array, steps: int, seed: int) -> Multiplier:
+    """The multiplier after the episodes that `steps` steps hold; it is updated between episodes."""
+    config, tuned = agent.job.agent.multiplier, multiplier.at(agent.policy.lam)
+    rule = multiplier.RULES[config.rule]
+    tune = jax.jit(lambda m, cost, aim: rule(m, cost, aim, config))
+    keys, taken = jax.random.split(jax.random.key(seed), steps), 0
+    for key in keys:
+        moved = with_lam(agent, tuned.lam)
+        outcome = run_keys(moved, task, key[None], agent.job.agent.epsilon.epsilon_end)
+        taken += int(outcome.length[0])
+        if taken > steps:
+            break
+        tuned = tune(tuned, jnp.asarray(outcome.cost[0]), aim)
+    return tuned
 
 
 @partial(jax.jit, static_argnames=("values", "environment", "config", "discount"))

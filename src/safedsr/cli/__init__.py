@@ -6,6 +6,7 @@ The environments are 2-D maps with four actions: safedsr envs
 import importlib
 import os
 import sys
+import warnings
 from typing import NamedTuple
 
 from safedsr.cli.overview import print_overview
@@ -84,6 +85,7 @@ def _main(args: list[str]) -> int:
         )
         return 0 if args else 2
     keep_compiled()
+    warnings.showwarning = _warn
     try:
         _run(*args)
     except BrokenPipeError:
@@ -100,6 +102,11 @@ def _main(args: list[str]) -> int:
     except SystemExit as end:  # --help, or an unknown flag
         return end.code if isinstance(end.code, int) else 2
     return 0
+
+
+def _warn(message: Warning | str, *about: object, **more: object) -> None:
+    """Print a warning as one line."""
+    print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
 
 
 def _run(name: str, *args: str) -> None:

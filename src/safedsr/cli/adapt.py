@@ -12,7 +12,7 @@ from safedsr.errors import Refusal, UserError
 
 if TYPE_CHECKING:
     from safedsr.adapt.certify import Certificate
-    from safedsr.adapt.ladder import Adapted
+    from safedsr.adapt.ladder import Adapted, Rung
 
 RunFolder = tyro.conf.Positional[Annotated[Path, tyro.conf.arg(help="A run folder.")]]
 Budget = Annotated[str | None, tyro.conf.arg(help="New cost budgets; those of the training if not given.")]
@@ -64,7 +64,9 @@ def adapt(
     require: Annotated[float | None, tyro.conf.arg(help=REQUIRE_HELP)] = None,
     seed: Seed = None,
     task: TaskNumber = 0,
-    episodes: Annotated[int, tyro.conf.arg(help="Largest number of episodes for a certificate.")] = USUAL.episodes,
+    episodes: Annotated[
+        int | None, tyro.conf.arg(help="Largest number of episodes for a certificate.")
+    ] = USUAL.episodes,
     confidence: Annotated[float, tyro.conf.arg(help="Confidence level of its bounds.")] = USUAL.confidence,
     epsilon: Annotated[float, tyro.conf.arg(help="Probability of a random action.")] = USUAL.epsilon,
     as_json: Json = False,
@@ -108,15 +110,28 @@ def _print_adapted(found: "Adapted", as_json: bool) -> None:
     for remark in found.remarks:
         print(f"warning: {remark}")
     print_table(
-        ("level", *_cells(found.certificate), "λ", "seconds"),
+        ("level", *_cells(found.certificate), "λ", "seconds", *_real(found.rungs[0])),
         [
-            (rung.level, *_cells(rung.certificate).values(), _numbers(rung.agent.policy.lam), f"{rung.seconds:.1f}")
+            (
+                rung.level,
+                *_cells(rung.certificate).values(),
+                _numbers(rung.agent.policy.lam),
+                f"{rung.seconds:.1f}",
+                *_real(rung).values(),
+            )
             for rung in found.rungs
         ],
         title=found.certificate.environment,
     )
     print(_explain(found.certificate))
     print(_verdict(found.certificate))
+
+
+def _real(rung: "Rung") -> dict[str, str]:
+    """The steps in the real environment by the names of their columns; none if it is simulated."""
+    if rung.real_steps is None:
+        return {}
+    return {"real steps": f"{rung.real_steps:,}", "of its certificate": f"{rung.certificate_steps:,}"}
 
 
 def _write(found: "Adapted", agent: Any, run: Path, out: Path) -> None:
@@ -132,7 +147,13 @@ def _write(found: "Adapted", agent: Any, run: Path, out: Path) -> None:
 
 def _as_dict(found: "Adapted") -> dict[str, Any]:
     rungs = [
-        {"level": r.level, "seconds": r.seconds, "lam": _floats(r.agent.policy.lam), **r.certificate.to_dict()}
+        {
+            "level": r.level,
+            "seconds": r.seconds,
+            "lam": _floats(r.agent.policy.lam),
+            **({} if r.real_steps is None else {"real_steps": r.real_steps, "certificate_steps": r.certificate_steps}),
+            **r.certificate.to_dict(),
+        }
         for r in found.rungs
     ]
     own = {"level": found.level, "lam": _floats(found.agent.policy.lam), **found.certificate.to_dict()}

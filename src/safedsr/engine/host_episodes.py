@@ -32,6 +32,7 @@ def run_on_host(
     envs = host.idle_copies(copies, params, processes_for(host, None, copies))
     seeds = np.resize(np.asarray(_seeds(keys), np.int64), rounds * copies).reshape(rounds, copies).T
     tally, episode = Tally(copies, environment.spec.costs, discount), np.arange(copies)
+    numbers = np.asarray(jax.random.key_data(keys))
     outcome = Outcome(
         np.zeros(count, bool), np.zeros(count, np.int32), np.zeros(count, np.float32),
         np.zeros((count, environment.spec.costs), np.float32),
@@ -39,7 +40,7 @@ def run_on_host(
     try:
         obs = envs.reset(seeds)
         while (episode < count).any():
-            chosen = keys[np.minimum(episode, count - 1)]
+            chosen = numbers[np.minimum(episode, count - 1)]
             actions = _act(values, environment.spec.actions, policy, obs, chosen, tally.time, np.float32(epsilon))
             envs.begin_step(np.asarray(actions))
             rows = envs.end_step()
@@ -67,7 +68,7 @@ def _act(values: Any, actions: int, policy: PyTree, obs: Array, keys: Array, tim
     """ε-greedy actions; the random numbers are those of the compiled episodes."""
 
     def one(obs: Array, key: Array, time: Array) -> Array:
-        luck_key, _ = jax.random.split(jax.random.fold_in(key, time))
+        luck_key, _ = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key), time))
         best = jnp.argmax(values(policy, obs).score)
         return epsilon_greedy(jax.random.uniform(luck_key, (2,)), best, epsilon, actions)
 

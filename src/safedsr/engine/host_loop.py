@@ -92,7 +92,8 @@ class HostProgram(Program):
     def _check_environment(self) -> None:
         """An environment on the host was checked when it was made."""
 
-    def _start_one(self, key: Array, seed: Array, params: PyTree) -> Lane:
+    def start_one(self, key: Array, seed: Array, params: PyTree) -> Lane:
+        """The state of one lane before the first step."""
         return Lane(self.trainer.init(key, seed, params)[0], ())  # type: ignore[arg-type]
 
     def _phases(self) -> list[str]:

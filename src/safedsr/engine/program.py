@@ -49,9 +49,10 @@ class Program:
 
     def _init_one(self, key: Array, seed: Array, params: PyTree, aim: Array) -> loop.Lane:
         del aim  # an array of each task, since the parameters may have no arrays
-        return self._start_one(key, seed, params)
+        return self.start_one(key, seed, params)
 
-    def _start_one(self, key: Array, seed: Array, params: PyTree) -> loop.Lane:
+    def start_one(self, key: Array, seed: Array, params: PyTree) -> loop.Lane:
+        """The state of one lane before the first step."""
         return loop.init(self.trainer, self.job.environment, key, seed, params)
 
     def close(self) -> None:

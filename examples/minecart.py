@@ -31,6 +31,7 @@ VALUE_BASED: dict[str, Any] = {
     "epsilon_from": 0,
     "epsilon_to": 60_000,
     "learning_rate": 3e-4,
+    "lam_most": None,
     "lam_start": 0.5,
     "lam_step": 0.01,
     "penalty_start": 20_000,
@@ -43,7 +44,7 @@ VALUE_BASED: dict[str, Any] = {
 SETTINGS: dict[str, dict[str, Any]] = {
     "safedqn": {**VALUE_BASED, "hidden": (256, 256, 256)},
     "safedsr": {**VALUE_BASED, "freeze": 60_000},
-    "safedsr-plus": {**VALUE_BASED, "plan_epsilon": 0.05},
+    "safedsr-plus": {**VALUE_BASED, "beta_c": 0.25, "plan_epsilon": 0.05},
     "ppo-lag": {"steps_per_epoch": 5_000},
     "cpo": {"steps_per_epoch": 5_000},
 }
@@ -86,6 +87,7 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--budgets", type=float, nargs="+", default=BUDGETS)
     parser.add_argument("--steps", type=int, default=150_000)
+    parser.add_argument("--processes", type=int)
     parser.add_argument("--out", required=True)
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="other settings of the algorithm")
     args = parser.parse_args()
@@ -96,7 +98,7 @@ def main() -> None:
         find_algorithm(args.algorithm).default, {**SETTINGS[args.algorithm], "gamma": GAMMA, **changes}
     )
     seeds = tuple(range(args.first_seed, args.first_seed + args.seeds))
-    training = safedsr.TrainConfig(steps=args.steps)
+    training = safedsr.TrainConfig(steps=args.steps, processes=args.processes)
     job = safedsr.Job(args.algorithm, tasks, seeds, agent, env, training, "discounted-mean")
     with progress_bar(args.algorithm) as show:
         train(job, args.out, show)

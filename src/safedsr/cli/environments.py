@@ -22,7 +22,8 @@ class EnvFlags:
     """An environment of Gymnasium or gymnax, and functions of its steps."""
 
     env: str | None = None
-    """A Gymnasium environment instead of a map: an id, or module:Id. gymnax:ID is a JAX environment of gymnax."""
+    """An environment of Gymnasium instead of a map: an id, module:Id, or a function FILE.py:NAME that makes one.
+    gymnax:ID is a JAX environment of gymnax."""
     env_arg: Annotated[Repeated, tyro.conf.arg(metavar="NAME=VALUE")] = ()
     """An argument of the environment; may be repeated."""
     reward_entries: tuple[str, ...] = ()

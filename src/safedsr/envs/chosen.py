@@ -8,13 +8,14 @@ a file.
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from safedsr.envs.environment import Environment
-from safedsr.envs.functions import StepFunction, changed_functions, function_from_json
+from safedsr.envs.functions import StepFunction, changed_functions, file_hash, function_from_json, load_from_file
 from safedsr.errors import ChangedFunction, UserError
 
-GYMNAX = "gymnax:"
+GYMNAX, FILE = "gymnax:", ".py:"
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ def make_environment(chosen: Chosen, *, costless: bool = False) -> Environment:
         return _gymnax(chosen)
     from safedsr.envs.host import from_gymnasium
 
-    return from_gymnasium(
-        chosen.env,
+    made = from_gymnasium(
+        load_from_file(chosen.env)[0] if FILE in chosen.env else chosen.env,
         reward=chosen.reward,
         cost=() if costless else chosen.costs,
         cost_entries=chosen.cost_entries,
@@ -53,6 +54,14 @@ def make_environment(chosen: Chosen, *, costless: bool = False) -> Environment:
         env_args=chosen.env_args,
         time_limit=chosen.time_limit,
     )
+    return _from_file(made, chosen.env) if FILE in chosen.env else made
+
+
+def _from_file(environment: Environment, text: str) -> Environment:
+    """The environment with the name and the hash of the function that makes it."""
+    file, _, name = text.rpartition(":")
+    about = {"function": name, "source": Path(file).name, "sha256": file_hash(Path(file))}
+    return replace(environment, name=name, settings={**environment.settings, "made_by": about})
 
 
 def _gymnax(chosen: Chosen) -> Environment:
@@ -70,6 +79,9 @@ def completed(chosen: Chosen, data: Mapping[str, Any]) -> Chosen:
     """The choices, completed by what a run folder says about its environment; raises where that would be code."""
     name = data["name"]
     made = data.get("gymnasium", name if name.startswith(GYMNAX) else None)
+    if chosen.env is None and data.get("made_by"):
+        source = f"{data['made_by']['source']}:{data['made_by']['function']}"
+        raise UserError(f"this run was trained in '{name}', which code of its own makes; name it: --env {source}")
     if chosen.env is None and made is None:
         raise UserError(
             f"this run was trained in '{name}', which a program made; open it in Python with safedsr.load(folder, "
@@ -109,8 +121,11 @@ def _known(about: Mapping[str, Any], flag: str) -> StepFunction:
 
 def warn_of_changes(environment: Environment, data: Mapping[str, Any]) -> None:
     """Warn if a function has the same name as at the training and another text."""
-    now, then = (
-        [*of.get("costs", ()), *filter(None, [of.get("success_function")])] for of in (environment.settings, data)
-    )
+    now, then = (_functions(of) for of in (environment.settings, data))
     for sentence in changed_functions(now, then):
         warnings.warn(sentence, ChangedFunction, stacklevel=2)
+
+
+def _functions(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    single = (settings.get("success_function"), settings.get("made_by"))
+    return [*settings.get("costs", ()), *(about for about in single if about)]

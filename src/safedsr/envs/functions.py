@@ -89,7 +89,19 @@ def own_function(function: Callable[..., Any] | StepFunction, source: str = "") 
 
 
 def load_function(text: str) -> StepFunction:
-    """The function FILE.py:NAME; the file is run, as by Python's import."""
+    """The function FILE.py:NAME of a step; the file is run, as by Python's import."""
+    function, path = load_from_file(text)
+    found = own_function(function, path.name)
+    return found._replace(about={**found.about, "sha256": file_hash(path)})
+
+
+def file_hash(path: Path) -> str:
+    """Hash of the content of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def load_from_file(text: str) -> tuple[Callable[..., Any], Path]:
+    """The function FILE.py:NAME, and the file, which is run."""
     file, _, name = text.rpartition(":")
     if not file or not name:
         raise UserError(f"'{text}' names no function; write FILE.py:NAME, for example zones.py:forbidden")
@@ -111,8 +123,7 @@ def load_function(text: str) -> StepFunction:
     functions = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
     if name not in functions:
         raise unknown(f"function in {path}", name, functions)
-    found = own_function(getattr(module, name), path.name)
-    return found._replace(about={**found.about, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()})
+    return getattr(module, name), path
 
 
 def function_from_json(about: Mapping[str, Any]) -> StepFunction | None:

@@ -1,6 +1,6 @@
 """Safe reinforcement learning with costs that can change.
 
-The environments are 2-D maps with four actions: safedsr envs
+Environments are 2-D maps (safedsr envs) and those of Gymnasium and gymnax (safedsr train ALGORITHM --env ID).
 """
 
 import importlib

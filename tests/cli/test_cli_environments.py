@@ -1,0 +1,131 @@
+"""Commands in environments of others: from training to adaptation, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from safedsr.cli import main
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+ZONES = """
+def forbidden(obs, action, next_obs, reward, info, low=0.02):
+    return abs(next_obs[0]) > low
+
+def informed(obs, action, next_obs, reward, info):
+    return float(len(info))
+"""
+SHORT = ["--steps", "1000", "--train-start", "500", "--sync-every", "500", "--buffer-size", "1000"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a file of functions and two runs."""
+    folder = tmp_path_factory.mktemp("environments")
+    (folder / "zones.py").write_text(ZONES)
+    own = ["--env", "CartPole-v1", "--cost-fn", f"{folder / 'zones.py'}:forbidden", "--budget", "5"]
+    plus = ["--points", "16", "--trunk", "16", "--head", "8", "--kept", "20"]
+    assert main(["train", "safedsr-plus", *own, *SHORT, *plus, "--out", str(folder / "cart")]) == 0
+    assert main(["train", "safedqn", "--env", "CartPole-v1", *SHORT, "--out", str(folder / "free")]) == 0
+    return folder
+
+
+def functions(place: Path, name: str = "forbidden") -> list[str]:
+    return ["--cost-fn", f"{place / 'zones.py'}:{name}"]
+
+
+def test_a_run_folder_names_functions_and_holds_no_code(place):
+    text = (place / "cart/config.json").read_text()
+    config = json.loads(text)
+    (cost,) = config["environment"]["costs"]
+    assert (cost["function"], cost["source"], len(cost["sha256"])) == ("forbidden", "zones.py", 64)
+    assert config["tasks"][0]["params"] == {"args": {"low": pytest.approx(0.02)}}
+    assert "next_obs" not in text
+
+
+def test_evaluate_needs_the_users_code_by_name(place, capsys):
+    assert main(["evaluate", str(place / "cart"), "--episodes", "4"]) == 2
+    assert "name it: --cost-fn zones.py:forbidden" in capsys.readouterr().err
+    assert main(["evaluate", str(place / "cart"), *functions(place), "--episodes", "4", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert set(row) >= {"safe_episode_rate", "reward", "cost"} and "goal_rate" not in row
+
+
+def test_a_run_without_code_of_the_user_opens_by_itself(place, capsys):
+    assert main(["evaluate", str(place / "free"), "--episodes", "4"]) == 0
+    assert "safe episodes" in capsys.readouterr().out
+
+
+def test_reports_load_no_code(place, capsys):
+    assert main(["report", str(place / "cart"), str(place / "free")]) == 0
+    out = capsys.readouterr().out
+    assert "CartPole-v1, forbidden" in out and "safe episodes" in out
+
+
+def test_adapt_to_another_parameter_counts_real_steps(place, capsys, tmp_path):
+    flags = [*functions(place), "--cost-arg", "low=0.05", "--level", "cost", "--episodes", "8", "--json"]
+    assert main(["adapt", str(place / "cart"), *flags, "--out", str(tmp_path / "new")]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["rungs"][0]["real_steps"] == 0
+    assert found["rungs"][0]["certificate_steps"] > 0
+    assert found["environment"] == "CartPole-v1 (low=0.05), forbidden"
+    assert main(["certify", str(tmp_path / "new"), *functions(place), "--episodes", "8", "--require", "0"]) == 0
+
+
+def test_adapt_refuses_costs_that_need_info(place, capsys, tmp_path):
+    flags = [*functions(place, "informed"), "--level", "cost", "--episodes", "8"]
+    assert main(["adapt", str(place / "cart"), *flags, "--out", str(tmp_path / "new")]) == 2
+    assert "uses 'info', which the replay memory does not hold" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("default::safedsr.errors.ChangedFunction")
+def test_a_changed_function_is_said(place, capsys, tmp_path):
+    (tmp_path / "zones.py").write_text(ZONES + "\n# another text\n")
+    assert main(["evaluate", str(place / "cart"), *functions(tmp_path), "--episodes", "4"]) == 0
+    assert "warning: the function 'forbidden' (zones.py) has changed since the training" in capsys.readouterr().err
+
+
+def test_resume_goes_on_with_the_environment(place, capsys):
+    again = ["train", "safedqn", "--out", str(place / "free"), "--resume", "--steps", "1500"]
+    assert main(again) == 0
+    assert json.loads((place / "free/manifest.json").read_text())["episodes_restarted_at_steps"] == [1000]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--env", "CartPole-v7"], "cannot be made"),
+        (["--env", "CartPole-v1", "--layout", "one-room"], "--layout is for maps"),
+        (["--env", "CartPole-v1", "--costs", "diamond"], "--costs is for maps"),
+        (["--env", "CartPole-v1", "--cost-fn", "nowhere.py:f"], "there is no file nowhere.py"),
+        (["--env", "CartPole-v1", "--cost-fn", "forbidden"], "names no function"),
+        (["--env", "CartPole-v1", "--cost-entries", "0"], "not a vector"),
+        (["--env", "CartPole-v1", "--env-arg", "colour"], "is not name=value"),
+        (["--env", "Pendulum-v1"], "Discrete actions"),
+        (["--cost-arg", "low=1"], "no --env given; --cost-arg is for other environments"),
+        (["--env", "CartPole-v1", "--copies", "3"], "give one of 1, 2, 5, 10"),
+        (["--env", "CartPole-v1", "--budget-kind", "weekly"], "give episode or discounted-mean"),
+        (["--env", "no_such_module:Env-v0"], "cannot be made"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_code_2(flags, words, capsys, tmp_path):
+    assert main(["train", "safedqn", *flags, "--out", str(tmp_path / "run")]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert words in line
+
+
+def test_a_cost_needs_a_budget(place, capsys, tmp_path):
+    flags = ["--env", "CartPole-v1", *functions(place)]
+    assert main(["train", "safedqn", *flags, "--out", str(tmp_path / "run")]) == 2
+    assert "no budget given for the cost 'forbidden'" in capsys.readouterr().err
+
+
+def test_an_environment_made_by_a_file(capsys, tmp_path):
+    (tmp_path / "own.py").write_text(
+        "import gymnasium\n\ndef small(length=1.0):\n    return gymnasium.make('CartPole-v1', max_episode_steps=20)\n"
+    )
+    out = str(tmp_path / "run")
+    assert main(["train", "safedqn", "--env", f"{tmp_path / 'own.py'}:small", *SHORT, "--out", out]) == 0
+    assert main(["evaluate", out, "--episodes", "4"]) == 2
+    assert "name it: --env own.py:small" in capsys.readouterr().err
+    assert main(["evaluate", out, "--episodes", "4", "--env", f"{tmp_path / 'own.py'}:small"]) == 0

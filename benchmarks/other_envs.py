@@ -29,7 +29,6 @@ from rich.console import Console
 from rich.table import Table
 
 HERE = Path(__file__).parent
-SOURCE = HERE.parent / "src"
 PACKAGES = {  # what is installed into each environment, in this order
     "sb3": [["torch==2.13.0"], ["stable-baselines3"]],
     "rejax": [
@@ -42,11 +41,18 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
 Words = list[str]
 
 
+class Places(NamedTuple):
+    """Where things are."""
+
+    venvs: Path  # the virtual environments of others
+    source: Path  # the package safedsr
+
+
 class Worker:
     """A process of one of the scripts beside this one."""
 
-    def __init__(self, python: Path, script: str, words: Sequence[str]) -> None:
-        path = os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])
+    def __init__(self, python: Path, source: Path, script: str, words: Sequence[str]) -> None:
+        path = os.pathsep.join([str(source), os.environ.get("PYTHONPATH", "")])
         environment = {**os.environ, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "PYTHONWARNINGS": "ignore"}
         command = [str(python), str(HERE / script), *words]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -205,17 +211,22 @@ def interpreter(name: str, folder: Path) -> Path:
         print(f"installing {name} into {home}", flush=True)
         venv.create(home, with_pip=True, clear=True)
         for packages in PACKAGES[name]:
-            subprocess.run([str(python), "-m", "pip", "install", "--quiet", *packages], check=True)
+            subprocess.run([str(python), "-m", "pip", "install", "-qq", *packages], check=True)
         (home / "ready").touch()
     return python
 
 
-def start(choices: list[list[Words]], folder: Path, seconds: float) -> Side:
+def start(choices: list[list[Words]], places: Places, seconds: float) -> Side:
     """The side of the choice that is fastest in a first turn; the others are stopped."""
-    sides = []
-    for choice in choices:
-        workers = [Worker(interpreter(python, folder), script, words) for python, script, *words in choice]
-        sides.append(Side(workers))
+    sides = [
+        Side(
+            [
+                Worker(interpreter(python, places.venvs), places.source, script, words)
+                for python, script, *words in choice
+            ]
+        )
+        for choice in choices
+    ]
     if len(sides) == 1:
         return sides[0]
     speeds = [max(pair) for pair in zip(*[[side.turn(seconds) for side in sides] for _ in range(2)], strict=True)]
@@ -226,9 +237,9 @@ def start(choices: list[list[Words]], folder: Path, seconds: float) -> Side:
     return best
 
 
-def measure(row: Row, folder: Path, rounds: int, seconds: float) -> dict[str, Any]:
+def measure(row: Row, places: Places, rounds: int, seconds: float) -> dict[str, Any]:
     """Steps per second of each side in each round, and the seconds of its start."""
-    sides = {name: start(choices, folder, seconds) for name, choices in row.sides.items()}
+    sides = {name: start(choices, places, seconds) for name, choices in row.sides.items()}
     speeds: dict[str, list[float]] = {name: [] for name in sides}
     for number in range(rounds):
         for name in sides if number % 2 else reversed(sides):
@@ -285,13 +296,15 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="three short rounds: does it work?")
     default = Path("~/.cache/safedsr-bench").expanduser()
     parser.add_argument("--venvs", type=Path, default=default, help="folder of the virtual environments")
+    parser.add_argument("--source", type=Path, default=HERE.parent / "src", help="src folder of another version")
     parser.add_argument("--json", type=Path, help="file for all numbers")
     options = parser.parse_args()
+    places = Places(options.venvs, options.source)
     rounds, seconds = (3, 1.0) if options.quick else (9, 4.0)
     rows, lines, found = make_rows(), [], {}
     for number in [part for row in options.rows for part in PARTS[row]]:
         row = rows[number]
-        found[row.what] = measure(row, options.venvs, rounds, seconds)
+        found[row.what] = measure(row, places, rounds, seconds)
         lines += compare(row, found[row.what])
         show(lines[-len(row.lines) :])
     if len(options.rows) > 1:

@@ -1,0 +1,80 @@
+"""Environments and numbers of others: MO-Gymnasium, MiniGrid, and the functions of the examples."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from safedsr.envs.host import Copies, from_gymnasium
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+
+
+def example(name: str) -> Any:
+    """An example as a module."""
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_minecart_steps_as_mo_gymnasium_does_alone():
+    pytest.importorskip("mo_gymnasium")
+    made = from_gymnasium("minecart-deterministic-v0", reward=0, cost=example("minecart").fuel)
+    alone = gymnasium.make("mo_gymnasium:minecart-deterministic-v0", disable_env_checker=True)
+    obs, _ = alone.reset(seed=3)
+    rng = np.random.default_rng(0)
+    with Copies(made.host, [made.params]) as copies:
+        np.testing.assert_allclose(copies.reset(np.array([[3]]))[0], obs, rtol=1e-6)
+        for action in rng.integers(6, size=200):
+            copies.begin_step(np.array([action]))
+            rows = copies.end_step()
+            obs, reward, terminated, truncated, _ = alone.step(action)
+            np.testing.assert_allclose(rows.next_obs[0], obs, rtol=1e-6)
+            np.testing.assert_allclose(rows.extra[0], reward, rtol=1e-6)
+            assert (rows.reward[0], rows.cost[0, 0]) == (reward[0], -reward[2])  # type: ignore[index]
+            assert (rows.terminated[0], rows.truncated[0]) == (terminated, truncated)
+            if terminated or truncated:
+                obs, _ = alone.reset()
+
+
+def test_the_best_known_policies_of_minecart():
+    """The numbers that follow from the front which comes with the environment."""
+    pytest.importorskip("mo_gymnasium")
+    minecart = example("minecart")
+    found = [minecart.best_known(budget) for budget in minecart.BUDGETS]
+    np.testing.assert_allclose(found, [0.556, 0.603, 1.022, 1.108], atol=5e-4)
+
+
+def test_lava_costs_instead_of_ending_the_episode():
+    pytest.importorskip("minigrid")
+    lava = example("minigrid_lava")
+    made = from_gymnasium(lava.room, cost=lava.lava)
+    assert made.spec.success and made.spec.observations == 3
+    forward = np.array([2])
+    with Copies(made.host, [made.params]) as copies:
+        start = copies.reset(np.array([[0]]))
+        assert start[0].tolist() == [1, 1, 0]
+        walked = []
+        for _ in range(6):
+            copies.begin_step(forward)
+            rows = copies.end_step()
+            walked.append((rows.next_obs[0, 0].item(), rows.cost[0, 0].item(), bool(rows.success[0])))
+    assert walked == [(2, 0, False), (3, 1, False), (4, 1, False), (5, 1, False), (6, 0, False), (7, 0, True)]
+
+
+def test_the_costs_of_the_examples():
+    zones, lander, rooms, highway = map(example, ("zones", "lunar_lander", "four_room", "highway_lane"))
+    at = [np.array([x, 0, 0, 0]) for x in (0.0, -1.2, 1.2, 1.4)]
+    assert [bool(zones.forbidden(None, 0, x, 1.0, {})) for x in at] == [False, True, True, False]
+    assert [bool(zones.one_side(None, 0, x, 1.0, {})) for x in at] == [False, False, True, True]
+    assert [lander.fuel(None, action, None, 0.0, {}) for action in range(4)] == [0, 0.1, 1, 0.1]
+    assert [rooms.forbidden(None, 0, None, np.array([0.0, 1.0, 1.0]), {}, kind=k) for k in (0, 1, 2)] == [0, 1, 1]
+    cars = np.zeros((5, 5))
+    cars[0, 2] = 2 / 3
+    assert [bool(highway.closed(None, 0, cars, 0.0, {}, lane=lane)) for lane in (0, 1, 2)] == [False, False, True]

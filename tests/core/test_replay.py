@@ -96,10 +96,10 @@ def wide_transition():
 
 
 def test_rows_are_as_wide_as_observations_and_costs_need():
-    codec, t = Codec(5, 2), wide_transition()
+    codec, t = Codec(5, 2, extras=2), wide_transition()._replace(extra=jnp.array([101.0, 102.0]))
     row = codec.pack(t)
-    assert row.shape == (codec.width,) == (15,)
-    assert len(set(row.tolist())) == 15, "every number has a place of its own"
+    assert row.shape == (codec.width,) == (17,)
+    assert len(set(row.tolist())) == 17, "every number has a place of its own"
     several = jnp.tile(row, (3, 4, 1))
     for rows, shape in ((row, ()), (several, (3, 4))):
         back = codec.unpack(rows)

@@ -41,6 +41,7 @@ def main() -> None:
     parser.add_argument("algorithm", nargs="?", default="safedqn")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=60_000)
+    parser.add_argument("--copies", type=int, help="copies of the Gymnasium environment for each seed")
     parser.add_argument("--out", required=True)
     args = parser.parse_args()
     use_cores(args.seeds)
@@ -51,9 +52,8 @@ def main() -> None:
     usual = find_algorithm(args.algorithm).default
     agent = with_settings(usual, SETTINGS if hasattr(usual, "epsilon") else {})
     seeds = tuple(range(args.seeds))
-    job = safedsr.Job(
-        args.algorithm, (make_task(env, BUDGET),), seeds, agent, env, safedsr.TrainConfig(steps=args.steps)
-    )
+    training = safedsr.TrainConfig(steps=args.steps, copies=args.copies)
+    job = safedsr.Job(args.algorithm, (make_task(env, BUDGET),), seeds, agent, env, training)
     with progress_bar(args.algorithm) as show:
         train(job, args.out, show)
     rows = [found for _, _, found in evaluate_run(args.out, episodes=100, environment=env)]

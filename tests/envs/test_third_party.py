@@ -34,10 +34,11 @@ def test_minecart_steps_as_mo_gymnasium_does_alone():
         for action in rng.integers(6, size=200):
             copies.begin_step(np.array([action]))
             rows = copies.end_step()
-            obs, reward, terminated, truncated, _ = alone.step(action)
+            obs, gained, terminated, truncated, _ = alone.step(action)
+            reward = np.asarray(gained)
             np.testing.assert_allclose(rows.next_obs[0], obs, rtol=1e-6)
             np.testing.assert_allclose(rows.extra[0], reward, rtol=1e-6)
-            assert (rows.reward[0], rows.cost[0, 0]) == (reward[0], -reward[2])  # type: ignore[index]
+            assert (rows.reward[0], rows.cost[0, 0]) == (reward[0], -reward[2])
             assert (rows.terminated[0], rows.truncated[0]) == (terminated, truncated)
             if terminated or truncated:
                 obs, _ = alone.reset()

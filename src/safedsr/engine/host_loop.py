@@ -7,7 +7,6 @@ before this learning.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -83,11 +82,13 @@ class HostProgram(Program):
         self.devices = list(self._mesh.devices.flat)
         self.many = self.devices[0].platform != "cpu"
         shape = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), self.state_shape().agent)
-        spec = job.environment.spec
-        self.functions = Functions(self.trainer, spec, self.copies, shape, self._phases(), many=self.many)
+        host = job.environment.host
+        assert host
+        self.functions = Functions(self.trainer, host.columns, self.copies, shape, self._phases(), many=self.many)
         self._scene: Scene | None = None
-        # Compiled, because arrays that are reshaped outside of compiled functions may share their memory.
-        self._flat = jax.jit(partial(jax.tree.map, lambda x: x.reshape(job.lanes, *x.shape[2:])))
+        self._given: Any = None  # params, aim, and both for each part
+        self._take = jax.jit(self._boxes_of_part)
+        self._whole = jax.jit(self._state_of_parts)
 
     def _check_environment(self) -> None:
         """An environment on the host was checked when it was made."""
@@ -116,9 +117,7 @@ class HostProgram(Program):
         except EnvironmentFailed as error:
             self.close()
             raise EnvironmentFailed(f"{error} (at step {step + diary.taken * self.copies})") from error
-        agent = self._join([part.agent for part in parts])
-        losses = self._join([part.mean_losses() for part in parts])
-        return Lane(agent, ()), diary.records(), losses  # type: ignore[arg-type]
+        return Lane(self._join(parts), ()), diary.records(), self._losses(parts)  # type: ignore[arg-type]
 
     def close(self) -> None:
         """End all copies of the environment; the next `advance` makes new ones."""
@@ -131,18 +130,19 @@ class HostProgram(Program):
         self._plan(parts, scene, step, first=True)
         pending = None  # the block that the trainer has not learnt from yet
         for now in range(step, end, block):
+            later = now + block
+            ahead = self.overlap and later < end and not self.functions.resets
             for turn in range(turns):
-                scene.envs.begin_step(np.concatenate([np.asarray(part.actions).reshape(-1) for part in parts]))
+                actions = [np.asarray(part.actions).reshape(-1) for part in parts]
+                scene.envs.begin_step(actions[0] if len(actions) == 1 else np.concatenate(actions))
                 if pending is not None:
                     for part in parts:
                         part.learn(pending)
                     pending = None
                 sent = self._see(scene, diary)
                 for part, rows in zip(parts, self._by_part(sent), strict=True):
-                    part.observe(rows, now, turn)
-            later = now + block
-            if self.overlap and later < end and not self.functions.resets:
-                self._plan(parts, scene, later)
+                    part.observe(rows, now, turn, ahead=ahead)
+            if ahead:
                 pending = now
             else:
                 for part in parts:
@@ -162,7 +162,7 @@ class HostProgram(Program):
         rows, tally = scene.envs.end_step(), scene.tally
         done = tally.add(rows)
         diary.write(rows, done, tally)
-        sent = self.functions.sent.pack(rows, done, tally.cost)
+        sent = np.concatenate([scene.envs.rows, tally.cost], 1)
         tally.clear(done)
         scene.obs = rows.start
         return sent
@@ -174,31 +174,43 @@ class HostProgram(Program):
 
     def _split(self, agent: PyTree, step: int) -> "list[Part]":
         """The state [E, S] as parts."""
-        tasks, seeds = len(self.job.tasks), len(self.job.seeds)
         phase = self.trainer.phase_at(step)[0]
-        if self.many:
-            flat = self._flat(agent)
-            params, aim = (jax.tree.map(lambda x: np.repeat(x, seeds, 0), of) for of in (self.params, self.aim))
-            return [Part(self.functions, flat, params, aim, phase)]
-        lanes = []
-        for n in range(tasks * seeds):
-            e, s = divmod(n, seeds)
-            device = self.devices[n % len(self.devices)]
-            own = jax.device_put(jax.tree.map(lambda x, e=e, s=s: x[e, s], agent), device)
-            params, aim = (jax.tree.map(lambda x, e=e: np.asarray(x[e]), of) for of in (self.params, self.aim))
-            lanes.append(Part(self.functions, own, params, aim, phase))
-        return lanes
+        given = self._given_to_parts()
+        devices = [self.devices[n % len(self.devices)] for n in range(len(given))]
+        boxes = [self._take(agent, np.int32(n)) for n in range(len(given))]
+        if len(self.devices) > 1:
+            boxes = [jax.device_put(one, device) for one, device in zip(boxes, devices, strict=True)]
+        return [Part(self.functions, one, *of, phase) for one, of in zip(boxes, given, strict=True)]
 
-    def _join(self, parts: list[PyTree]) -> PyTree:
-        """Arrays of all parts as [E, S, …]."""
+    def _boxes_of_part(self, agent: PyTree, n: Array) -> list[Array]:
+        lanes = jax.tree.map(lambda x: x.reshape(self.job.lanes, *x.shape[2:]), agent)
+        return self.functions.close(lanes if self.many else jax.tree.map(lambda x: x[n], lanes))
+
+    def _given_to_parts(self) -> list[tuple[PyTree, Any]]:
+        """Parameters and target costs of each part, on its device."""
+        if self._given is None or self._given[0] is not self.params or self._given[1] is not self.aim:
+            tasks = np.arange(self.job.lanes) // len(self.job.seeds)
+            places = [tasks] if self.many else list(tasks)
+            each = [jax.tree.map(lambda x, at=at: np.asarray(x)[at], (self.params, self.aim)) for at in places]
+            put = [jax.device_put(one, self.devices[n % len(self.devices)]) for n, one in enumerate(each)]
+            self._given = self.params, self.aim, put
+        return self._given[2]
+
+    def _join(self, parts: "list[Part]") -> PyTree:
+        """The state [E, S] of all parts."""
+        boxes = [part.boxes for part in parts]
+        return self._whole(boxes if len(self.devices) == 1 else jax.device_put(boxes, self.devices[0]))
+
+    def _state_of_parts(self, boxes: list[list[Array]]) -> PyTree:
+        states = [self.functions.open(one) for one in boxes]
+        whole = states[0] if self.many else jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+        return jax.tree.map(lambda x: x.reshape(len(self.job.tasks), len(self.job.seeds), *x.shape[1:]), whole)
+
+    def _losses(self, parts: "list[Part]") -> dict[str, Any]:
+        """The mean of each loss over all blocks, [E, S]."""
+        means = [jax.tree.map(lambda x, part=part: x / part.blocks, jax.device_get(part.sums)) for part in parts]
         shape = len(self.job.tasks), len(self.job.seeds)
-        if not self.many:
-            home = self.devices[0]
-            parts = [jax.device_put(part, home) for part in parts]
-            whole = jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts)
-        else:
-            whole = parts[0]
-        return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), whole)
+        return jax.tree.map(lambda *values: np.stack(values).reshape(shape), *means)
 
     def _open(self, step: int) -> "Scene":
         """The running copies, with the parameters of this moment; new ones if there are none."""
@@ -225,14 +237,15 @@ class HostProgram(Program):
 class Part:
     """Lanes whose functions are called together: their agents, and the block of steps that is going on."""
 
-    def __init__(self, functions: Functions, agent: PyTree, params: PyTree, aim: Any, phase: str) -> None:
-        self.functions, self.agent, self.params, self.aim, self.phase = functions, agent, params, aim, phase
-        self.cache = functions.cache(agent, phase)
+    def __init__(self, functions: Functions, boxes: list[Array], params: PyTree, aim: Any, phase: str) -> None:
+        self.functions, self.boxes, self.params, self.aim, self.phase = functions, boxes, params, aim, phase
+        self.cache = functions.cache(boxes, phase)
+        self.changing = functions.learnt(phase, params)
         self.obs: Any = None
         self.luck = self.choice = None
-        self.kept: list[Array] = []
-        self.learning: list[Array] = []  # rows of the last block
-        self.losses: list[dict[str, Array]] = []
+        self.kept: list[Array] = []  # rows of the block
+        self.sums: Any = None  # of all losses
+        self.blocks = 0  # that were learnt from
 
     @property
     def actions(self) -> Array:
@@ -242,40 +255,37 @@ class Part:
 
     def plan(self, now: int, start: np.ndarray | None) -> None:
         """Begin a block of steps at the observations `start`, or at those after the last block."""
-        functions = self.functions
-        self.agent, self.luck = functions.draw(self.agent)
-        if start is not None:
-            self.obs = start
-            if functions.resets:
-                self.agent = functions.begin(self.agent, start)
-        self.choice = functions.choose(self.agent, self.obs, self.luck, np.int32(now))
+        self.obs = self.obs if start is None else start
+        moved, self.luck, self.choice = self.functions.plan(self.boxes, self.obs, np.int32(now))
+        self.boxes[: len(moved)] = moved
 
-    def observe(self, rows: np.ndarray, now: int, turn: int) -> None:
-        """Observe a step of all copies and, except after the last of a block, choose the next actions."""
+    def observe(self, rows: np.ndarray, now: int, turn: int, *, ahead: bool) -> None:
+        """Observe a step of all copies and choose the next actions, after the last step of a block only if `ahead`."""
         functions, last = self.functions, turn == self.functions.turns - 1
-        at = np.int32(now + turn * functions.copies), np.int32(turn)
+        at = np.array((now + turn * functions.copies, turn), np.int32)
         found = functions.turn(
-            self.agent, self.obs, self.choice, rows, self.luck, self.aim, *at, phase=self.phase, last=last
-        )
-        self.agent = functions.with_changes(self.agent, found.changed)
+            self.boxes, self.obs, self.choice, rows, self.luck, self.aim, at,
+            phase=self.phase, last=last, ahead=last and ahead,
+        )  # fmt: skip
+        self.boxes[: len(found.moved)] = found.moved
         self.kept.append(found.kept)
         self.obs, self.choice = found.obs, found.choice
-        if last:
-            self.learning, self.kept = self.kept, []
+        self.luck = found.luck if last else self.luck
 
     def learn(self, now: int) -> None:
         """Learn from the block that began at `now`; the result is computed in the background."""
-        functions, trainer = self.functions, self.functions.trainer
-        self.agent, self.cache, losses = functions.digest(
-            self.agent, self.cache, tuple(self.learning), self.params, self.aim, np.int32(now), phase=self.phase
-        )
-        self.losses.append(losses)
+        functions, trainer, numbers = self.functions, self.functions.trainer, self.changing
+        changing = [self.boxes[n] for n in numbers]
+        fixed = [box for n, box in enumerate(self.boxes) if n not in numbers]
+        changed, self.cache, self.sums = functions.digest(
+            changing, fixed, self.cache, self.sums, tuple(self.kept), self.params, self.aim, np.int32(now),
+            phase=self.phase, numbers=numbers,
+        )  # fmt: skip
+        for n, box in zip(numbers, changed, strict=True):
+            self.boxes[n] = box
+        self.kept, self.blocks = [], self.blocks + 1
         if (now + trainer.block) % trainer.period == 0:
-            self.agent = functions.sync(self.agent)
-
-    def mean_losses(self) -> dict[str, Any]:
-        """The mean of each loss over all blocks."""
-        return jax.tree.map(lambda *values: np.mean([np.asarray(x) for x in values], 0), *self.losses)
+            self.boxes = functions.sync(self.boxes)
 
 
 def start_seeds(seed: int, step: int, copies: int) -> np.ndarray:

@@ -6,185 +6,179 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
-from safedsr.envs.environment import Spec
-from safedsr.envs.host import Rows
+from safedsr.engine.boxes import Boxes, changed_leaves
+from safedsr.envs.host import Columns
 from safedsr.types import Choice, PyTree, Seen, Trainer
-
-
-class Sent(NamedTuple):
-    """The places of the parts of a step in the row that the compiled functions get."""
-
-    observations: int
-    costs: int
-    extras: int
-
-    @property
-    def width(self) -> int:
-        """Length of a row."""
-        return 2 * self.observations + 2 * self.costs + self.extras + 4
-
-    def pack(self, rows: Rows, done: np.ndarray, total: np.ndarray) -> np.ndarray:
-        """The step of all copies as rows [copies, width]."""
-        flags = [rows.reward, rows.terminated, rows.success, done]
-        parts = [rows.next_obs, rows.start, rows.cost, total, rows.extra, np.stack(flags, 1)]
-        return np.concatenate(parts, 1, dtype=np.float32)
-
-    def unpack(self, row: Array, obs: Array, action: Array, last: bool) -> Seen:
-        """The step of one copy."""
-        sizes = [self.observations, self.observations, self.costs, self.costs, self.extras]
-        next_obs, start, cost, total, extra, flags = jnp.split(row, np.cumsum(sizes).tolist())
-        return Seen(
-            obs=obs,
-            action=action,
-            reward=flags[0],
-            cost=cost,
-            next_obs=next_obs,
-            terminated=flags[1] > 0,
-            success=flags[2] > 0,
-            done=flags[3] > 0,
-            start=start,
-            total=total,
-            last=jnp.asarray(last),
-            extra=extra if self.extras else (),
-        )
-
-    def start(self, rows: Array) -> Array:
-        """s of the next step [copies, observations]."""
-        return rows[:, self.observations : 2 * self.observations]
 
 
 class Turn(NamedTuple):
     """The result of a step of all copies of a lane."""
 
-    changed: list[Array]  # leaves of the agent's state
+    moved: list[Array]  # boxes of the agent's state that acting changes
     kept: Array  # [copies, …] rows for `digest`
     obs: Array  # [copies, observations] s of the next step
-    choice: Choice | None  # the next actions; None after the last step of a block
+    choice: Choice | None  # the next actions; None if they are chosen later
+    luck: PyTree  # random numbers of the next block, if its first actions are chosen
 
 
 class Functions:
-    """Compiled functions of one lane, or of several lanes along a leading axis if `many`."""
+    """Compiled functions of one lane, or of several lanes along a leading axis if `many`.
+
+    They get and return an agent's state as boxes. Rows of a step are those of the environment's `columns`, each
+    followed by the costs of its episode so far.
+    """
 
     def __init__(
-        self, trainer: Trainer, spec: Spec, copies: int, agent: PyTree, phases: Sequence[str], *, many: bool
+        self, trainer: Trainer, columns: Columns, copies: int, agent: PyTree, phases: Sequence[str], *, many: bool
     ) -> None:
-        self.trainer, self.copies, self.turns = trainer, copies, trainer.block // copies
-        self.sent = Sent(spec.observations, spec.costs, spec.extras)
-        self.changed = _changed_leaves(trainer, self.sent, agent, phases)
+        self.trainer, self.columns, self.copies, self.turns = trainer, columns, copies, trainer.block // copies
         self.resets = jax.eval_shape(trainer.draw, agent)[1].reset is not None
+        self._agent, self._many = agent, many
+        self._learnt: dict[str, tuple[int, ...]] = {}
+        self.boxes = Boxes(agent, set().union(*[self._moved_leaves(phase) for phase in phases]))
 
         def lanes(function: Any, *shared: int) -> Any:
             """The function for several lanes; arguments with these numbers are the same for all."""
             return (lambda *args: _over(function, shared, args)) if many else function
 
-        self.draw = jax.jit(lanes(self._draw))
-        self.begin = jax.jit(lanes(self._begin))
-        self.choose = jax.jit(lanes(self._choose, 3))
-        self.sync = jax.jit(lanes(self._sync))
         self._lanes = lanes
+        self.close, self.open = lanes(self.boxes.close), lanes(self.boxes.open)
+        self.plan = jax.jit(lanes(self._plan, 2))
+        self.sync = jax.jit(lanes(self._sync))
         self.cache = jax.jit(self._cache, static_argnums=1)
-        self.turn = jax.jit(self._turn_lanes, static_argnames=("phase", "last"))
-        self.digest = jax.jit(self._digest_lanes, static_argnames="phase", donate_argnums=(0, 1))
+        self.turn = jax.jit(self._turn_lanes, static_argnames=("phase", "last", "ahead"))
+        self.digest = jax.jit(self._digest_lanes, static_argnames=("phase", "numbers"), donate_argnums=(0, 2))
 
-    def with_changes(self, agent: PyTree, changed: list[Array]) -> PyTree:
-        """The agent's state with the leaves that a step changed."""
-        leaves, tree = jax.tree.flatten(agent)
-        for n, leaf in zip(self.changed, changed, strict=True):
-            leaves[n] = leaf
-        return jax.tree.unflatten(tree, leaves)
+    def learnt(self, phase: str, params: PyTree) -> tuple[int, ...]:
+        """Numbers of the boxes that learning changes; the function `digest` gets and returns these in place."""
+        if phase not in self._learnt:
+            self._learnt[phase] = self._find_learnt(phase, params)
+        return self._learnt[phase]
+
+    def _find_learnt(self, phase: str, params: PyTree) -> tuple[int, ...]:
+
+        def after(agent: PyTree, obs: Array, row: Array, params: PyTree, aim: Array, now: Array) -> PyTree:
+            _, kept = self._observe_one(agent, obs, row, aim, now, phase)
+            rows = jnp.broadcast_to(kept, (self.trainer.block, *kept.shape))
+            return self.trainer.digest(agent, self.trainer.cache(agent, phase), rows, params, aim, now, phase)[0]
+
+        obs, row, aim, now = _examples(self.columns)
+        if self._many:
+            params = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), params)
+        return tuple(self.boxes.of(changed_leaves(after, self._agent, obs, row, params, aim, now)))
+
+    def _moved_leaves(self, phase: str) -> set[int]:
+        """Numbers of the leaves of an agent's state that acting changes; only these are returned from a step."""
+
+        def after(agent: PyTree, obs: Array, row: Array, aim: Array, now: Array) -> PyTree:
+            agent, _ = self._draw(agent)
+            agent = self.trainer.begin(agent, obs) if self.resets else agent
+            return self._observe_one(agent, obs, row, aim, now, phase)[0]
+
+        return changed_leaves(after, self._agent, *_examples(self.columns))
+
+    def _observe_one(self, agent: PyTree, obs: Array, row: Array, aim: Array, now: Array, phase: str):
+        luck = jax.tree.map(lambda x: x[0, 0], self._draw(agent)[1])
+        choice = self.trainer.choose(agent, obs, luck, now)
+        return self.trainer.observe(agent, choice, self._seen(row, obs, choice.action, False), aim, now, phase)
+
+    def _seen(self, row: Array, obs: Array, action: Array, last: bool) -> Seen:
+        """The step of one copy."""
+        width = self.columns.width
+        step: Any = self.columns.split(row[:width])  # type: ignore[arg-type]
+        return Seen(
+            obs=obs,
+            action=action,
+            reward=step.reward,
+            cost=step.cost,
+            next_obs=step.next_obs,
+            terminated=step.terminated,
+            success=step.success,
+            done=step.terminated | step.truncated,
+            start=step.start,
+            total=row[width:],
+            last=jnp.asarray(last),
+            extra=step.extra if self.columns.extras else (),
+        )
+
+    def _moved(self, agent: PyTree) -> list[Array]:
+        return self.boxes.close(agent)[: self.boxes.moved]
 
     def _draw(self, agent: PyTree) -> tuple[PyTree, PyTree]:
         agent, draws = self.trainer.draw(agent)
         shape = self.turns, self.copies
         return agent, jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), draws.choices)
 
-    def _begin(self, agent: PyTree, obs: Array) -> PyTree:
-        return jax.lax.scan(lambda agent, one: (self.trainer.begin(agent, one), None), agent, obs)[0]
-
-    def _choose(self, agent: PyTree, obs: Array, luck: PyTree, now: Array) -> Choice:
-        return self._choose_at(agent, obs, jax.tree.map(lambda x: x[0], luck), now)
-
     def _choose_at(self, agent: PyTree, obs: Array, luck: PyTree, now: Array) -> Choice:
         return jax.vmap(self.trainer.choose, (None, 0, 0, 0))(agent, obs, luck, now + jnp.arange(self.copies))
 
-    def _sync(self, agent: PyTree) -> PyTree:
-        return distinct(self.trainer.sync(agent))
+    def _plan(self, boxes: list[Array], obs: Array, now: Array) -> tuple[list[Array], PyTree, Choice]:
+        """Random numbers for a block of steps, and the actions of its first step."""
+        agent, luck = self._draw(self.boxes.open(boxes))
+        if self.resets:
+            agent = jax.lax.scan(lambda agent, one: (self.trainer.begin(agent, one), None), agent, obs)[0]
+        return self._moved(agent), luck, self._choose_at(agent, obs, jax.tree.map(lambda x: x[0], luck), now)
 
-    def _cache(self, agent: PyTree, phase: str) -> PyTree:
-        return self._lanes(lambda one: self.trainer.cache(one, phase))(agent)
+    def _sync(self, boxes: list[Array]) -> list[Array]:
+        # Copies, because learning gives the memory of an array away, and a large network may be a box. This function does
+        # not give it away: on a GPU (JAX 0.11), a network that became the target network then lost its values.
+        return [jnp.copy(box) for box in self.boxes.close(self.trainer.sync(self.boxes.open(boxes)))]
 
-    def _turn_lanes(self, agent, obs, choice, rows, luck, aim, now, turn, phase: str, last: bool) -> Turn:
-        one = partial(self._turn, phase=phase, last=last)
-        return self._lanes(one, 6, 7)(agent, obs, choice, rows, luck, aim, now, turn)
+    def _cache(self, boxes: list[Array], phase: str) -> PyTree:
+        return self._lanes(lambda one: self.trainer.cache(self.boxes.open(one), phase))(boxes)
 
-    def _turn(self, agent, obs, choice, rows, luck, aim, now, turn, phase: str, last: bool) -> Turn:
-        """Observe the step of each copy, one after another, and choose the next actions."""
-        leaves = jax.tree.leaves(agent)
+    def _turn_lanes(self, boxes, obs, choice, rows, luck, aim, at, phase: str, last: bool, ahead: bool) -> Turn:
+        one = partial(self._turn, phase=phase, last=last, ahead=ahead)
+        return self._lanes(one, 6)(boxes, obs, choice, rows, luck, aim, at)
 
-        def one(changed: list[Array], xs: tuple[Array, Choice, Array, Array]) -> tuple[list[Array], Array]:
+    def _turn(self, boxes, obs, choice, rows, luck, aim, at, phase: str, last: bool, ahead: bool) -> Turn:
+        """Observe the step of each copy, one after another, and choose the next actions.
+
+        `at` is the environment step, and the number of this step of all copies in its block. After the last one of a
+        block, the first actions of the next block are chosen if `ahead`.
+        """
+        (now, turn), first, rest = at, boxes[: self.boxes.moved], boxes[self.boxes.moved :]
+
+        def one(moved: list[Array], xs: tuple[Array, Choice, Array, Array]) -> tuple[list[Array], Array]:
             obs, choice, row, now = xs
-            seen = self.sent.unpack(row, obs, choice.action, last)
-            after, kept = self.trainer.observe(self.with_changes(agent, changed), choice, seen, aim, now, phase)
-            leaves = jax.tree.leaves(after)
-            return [leaves[n] for n in self.changed], kept
+            seen = self._seen(row, obs, choice.action, last)
+            agent, kept = self.trainer.observe(self.boxes.open([*moved, *rest]), choice, seen, aim, now, phase)
+            return self._moved(agent), kept
 
-        # The loop carries only the leaves that change: the replay memory would be copied.
-        each = obs, choice, rows, now + jnp.arange(self.copies)
-        changed, kept = jax.lax.scan(one, [leaves[n] for n in self.changed], each)
-        start = self.sent.start(rows)
+        # The loop carries only the boxes that change: the replay memory would be copied.
+        moved, kept = jax.lax.scan(one, first, (obs, choice, rows, now + jnp.arange(self.copies)))
+        start = rows[:, self.columns.width - self.columns.observations : self.columns.width]
+        if last and not ahead:
+            return Turn(moved, kept, start, None, None)
+        agent = self.boxes.open([*moved, *rest])
         if last:
-            return Turn(changed, kept, start, None)
-        luck = jax.tree.map(lambda x: x[turn + 1], luck)
-        agent = self.with_changes(agent, changed)
-        return Turn(changed, kept, start, self._choose_at(agent, start, luck, now + self.copies))
+            agent, luck = self._draw(agent)
+        chosen = jax.tree.map(lambda x: x[0 if last else turn + 1], luck)
+        choice = self._choose_at(agent, start, chosen, now + self.copies)
+        return Turn(self._moved(agent), kept, start, choice, luck if last else None)
 
-    def _digest_lanes(self, agent, cache, kept, params, aim, now, phase: str):
-        return self._lanes(partial(self._digest, phase=phase), 5)(agent, cache, kept, params, aim, now)
+    def _digest_lanes(self, changing, fixed, cache, sums, kept, params, aim, now, phase: str, numbers: tuple[int, ...]):
+        one = partial(self._digest, phase=phase, numbers=numbers)
+        return self._lanes(one, 7)(changing, fixed, cache, sums, kept, params, aim, now)
 
-    def _digest(self, agent, cache, kept: tuple[Array, ...], params, aim, now, phase: str):
-        before = agent
+    def _digest(self, changing, fixed, cache, sums, kept, params, aim, now, phase: str, numbers: tuple[int, ...]):
+        """Learn from a block of steps; `changing` are the boxes with these numbers. `sums` are those of all losses."""
+        changes, others = iter(changing), iter(fixed)
+        boxes = [next(changes if n in numbers else others) for n in range(len(changing) + len(fixed))]
         rows = jnp.stack(kept, 1).reshape(self.trainer.block, -1)  # the steps of a copy follow each other
+        agent = self.boxes.open(boxes)
         agent, cache, losses = self.trainer.digest(agent, cache, rows, params, aim, now, phase)
-        return distinct(agent, before), cache, losses
+        boxes = self.boxes.close(agent)
+        return [boxes[n] for n in numbers], cache, losses if sums is None else jax.tree.map(jnp.add, sums, losses)
 
 
 def _over(function: Any, shared: Sequence[int], args: tuple[Any, ...]) -> Any:
     return jax.vmap(function, tuple(None if n in shared else 0 for n in range(len(args))))(*args)
 
 
-def distinct(tree: PyTree, given: PyTree = None) -> PyTree:
-    """The tree with a copy of each leaf that occurs twice, or that is a leaf of `given`.
-
-    The memory of an array can be given away only once; and an array that a compiled function gets and returns unchanged
-    is the same array, so its memory must not be given away.
-    """
-    leaves, structure = jax.tree.flatten(tree)
-    seen = {id(leaf) for leaf in jax.tree.leaves(given)}
-    for n, leaf in enumerate(leaves):
-        leaves[n] = jnp.copy(leaf) if id(leaf) in seen else leaf
-        seen.add(id(leaf))
-    return structure.unflatten(leaves)
-
-
-def _changed_leaves(trainer: Trainer, sent: Sent, agent: PyTree, phases: Sequence[str]) -> list[int]:
-    """Numbers of the leaves of an agent's state that `observe` changes; only these are returned from a step."""
-    leaves, tree = jax.tree.flatten(agent)
-    obs, row, aim = (jax.ShapeDtypeStruct((size,), jnp.float32) for size in (sent.observations, sent.width, sent.costs))
-    now = jax.ShapeDtypeStruct((), jnp.int32)
-    luck = jax.eval_shape(lambda agent: jax.tree.map(lambda x: x[0], trainer.draw(agent)[1].choices), agent)
-    found: set[int] = set()
-    for phase in phases:
-
-        def after(leaves: list[Array], obs: Array, row: Array, luck: PyTree, aim: Array, now: Array, phase=phase):
-            agent = jax.tree.unflatten(tree, leaves)
-            choice = trainer.choose(agent, obs, luck, now)
-            seen = sent.unpack(row, obs, choice.action, False)
-            return jax.tree.leaves(trainer.observe(agent, choice, seen, aim, now, phase)[0])
-
-        traced = jax.make_jaxpr(after)(leaves, obs, row, luck, aim, now).jaxpr
-        pairs = zip(traced.invars[: len(leaves)], traced.outvars, strict=True)
-        found |= {n for n, (before, later) in enumerate(pairs) if before is not later}
-    return sorted(found)
+def _examples(columns: Columns) -> tuple[Any, ...]:
+    """Shapes of an observation, a row, the target costs and an environment step."""
+    sizes = columns.observations, columns.width + columns.costs, columns.costs
+    return *(jax.ShapeDtypeStruct((size,), jnp.float32) for size in sizes), jax.ShapeDtypeStruct((), jnp.int32)

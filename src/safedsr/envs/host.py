@@ -70,12 +70,12 @@ class Columns(NamedTuple):
 
     def split(self, rows: np.ndarray) -> "Rows":
         """The parts of rows [..., width]."""
-        n, ends = self.observations, np.cumsum([self.observations, self.costs, self.extras])
-        last = ends[2]
+        n, costs, extras = self
+        last = n + costs + extras
         return Rows(
             next_obs=rows[..., :n],
-            cost=rows[..., ends[0] : ends[1]],
-            extra=rows[..., ends[1] : ends[2]],
+            cost=rows[..., n : n + costs],
+            extra=rows[..., n + costs : last],
             success=rows[..., last] > 0,
             reward=rows[..., last + 1],
             terminated=rows[..., last + 2] > 0,
@@ -107,10 +107,10 @@ class Rows(NamedTuple):
     start: np.ndarray  # s of the next step: s′, or the start of a new episode
 
 
-def _flattener(space: spaces.Space) -> Callable[[Any], Any]:
-    """A function that flattens observations; a vector is flat already."""
+def _flattener(space: spaces.Space) -> Callable[[Any], Any] | None:
+    """A function that flattens observations; None for vectors, which are flat already."""
     if isinstance(space, spaces.Box):
-        return np.ravel if len(space.shape) != 1 else lambda obs: obs
+        return np.ravel if len(space.shape) != 1 else None
     return partial(spaces.flatten, space)
 
 
@@ -132,6 +132,9 @@ class Batch(gymnasium.Env):
         self._first = int(getattr(one.action_space, "start", 0))  # number of the first action
         self._flatten = _flattener(one.observation_space)
         self._rows = np.zeros((len(args), columns.width), np.float32)
+        n = columns.observations
+        self._next, self._labels, self._start = self._rows[:, :n], list(self._rows[:, n:-n]), self._rows[:, -n:]
+        self._steps = [env.step for env in self.envs]
         self._obs: list[Any] = [None] * len(args)
         self._seeds, self._begun = np.zeros((len(args), 0), np.int64), [0] * len(args)
         self.failure: str | None = None
@@ -156,17 +159,18 @@ class Batch(gymnasium.Env):
             self._seeds, self._begun = options["seeds"][self.place : self.place + count], [0] * count
         self._rows[:] = 0
         with self._watched():
-            for copy, row in enumerate(self._rows):
-                self._restart(copy, row)
+            for copy in range(count):
+                self._restart(copy)
         return self._rows, {}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
         """A step of each copy."""
-        rows = self._rows
         with self._watched():
-            for copy, one in enumerate(action.tolist()):
-                self._step_one(copy, one + self._first, rows[copy])
-        return rows, 0.0, False, False, {}
+            ended = [copy for copy, one in enumerate(action.tolist()) if self._step_one(copy, one + self._first)]
+            self._start[:] = self._next
+            for copy in ended:
+                self._restart(copy)
+        return self._rows, 0.0, False, False, {}
 
     @contextlib.contextmanager
     def _watched(self) -> Iterator[None]:
@@ -176,34 +180,33 @@ class Batch(gymnasium.Env):
             self.failure = f"raised {type(error).__name__}: {error}"
             self._rows[:] = np.nan
 
-    def _step_one(self, copy: int, action: int, row: np.ndarray) -> None:
-        before, columns, labelling = self._obs[copy], self.columns, self.labelling
-        obs, reward, terminated, truncated, info = self.envs[copy].step(action)
+    def _step_one(self, copy: int, action: int) -> bool:
+        """A step of one copy; returns whether its episode is done."""
+        labelling, labels = self.labelling, self._labels[copy]
+        before = self._obs[copy]
+        obs, reward, terminated, truncated, info = self._steps[copy](action)
         self._obs[copy] = obs
-        n, last = columns.observations, columns.labelled - 1
-        row[:n] = self._flatten(obs)
+        self._next[copy] = self._flatten(obs) if self._flatten else obs
         for function, place in zip(self._costs[copy], labelling.places, strict=True):
             cost = function(before, action, obs, reward, info)
-            if isinstance(place, int):
-                row[n + place] = cost
-            else:
-                row[n + place.start : n + place.stop] = _plain(cost)
-        if columns.extras:
-            row[n + columns.costs : last] = reward
+            labels[place] = cost if isinstance(place, int) else _plain(cost)
+        end = self.columns.costs
+        if labelling.extras:
+            labels[end : end + labelling.extras] = reward
+            end += labelling.extras
         done, success = terminated or truncated, self._success[copy]
-        row[last] = done if success is None else success(before, action, obs, reward, info)
-        row[last + 1], row[last + 2], row[last + 3] = labelling.total(reward), terminated, truncated
-        if done:
-            self._restart(copy, row)
-        else:
-            row[last + 4 :] = row[:n]
+        labels[end] = done if success is None else success(before, action, obs, reward, info)
+        labels[end + 1] = reward if labelling.reward is None else labelling.total(reward)
+        labels[end + 2], labels[end + 3] = terminated, truncated
+        return done
 
-    def _restart(self, copy: int, row: np.ndarray) -> None:
+    def _restart(self, copy: int) -> None:
         episode, seeds = self._begun[copy], self._seeds[copy]
         seed = int(seeds[episode]) if episode < len(seeds) else None
-        self._obs[copy], _ = self.envs[copy].reset(seed=seed)
+        obs, _ = self.envs[copy].reset(seed=seed)
+        self._obs[copy] = obs
         self._begun[copy] += 1
-        row[self.columns.labelled + 3 :] = self._flatten(self._obs[copy])
+        self._start[copy] = self._flatten(obs) if self._flatten else obs
 
     def close(self) -> None:
         """Close all copies."""
@@ -300,9 +303,10 @@ class Copies:
             self._actions = actions
 
     def end_step(self) -> Rows:
-        """The result of the step; its arrays are valid until the next step begins."""
+        """The result of the step, also as `rows` [copies, width]; arrays are valid until the next step begins."""
         rows = self._envs.step_wait()[0] if self.processes else self._envs.step(self._actions)[0]
         self.host.steps += self.count
+        self.rows = rows = rows.reshape(self.count, self.host.columns.width)
         found = self._rows(rows)
         if not np.isfinite(rows).all() or (found.cost < 0).any():
             self._refuse(_fault(found))

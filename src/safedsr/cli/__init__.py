@@ -1,6 +1,6 @@
 """Safe reinforcement learning with costs that can change.
 
-Environments are 2-D maps (safedsr envs) and those of Gymnasium and gymnax (safedsr train ALGORITHM --env ID).
+Environments are 2-D maps (safedsr envs), and those of Gymnasium and gymnax (--env ID).
 """
 
 import importlib

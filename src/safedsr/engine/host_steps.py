@@ -122,8 +122,8 @@ class Functions:
         return self._moved(agent), luck, self._choose_at(agent, obs, jax.tree.map(lambda x: x[0], luck), now)
 
     def _sync(self, boxes: list[Array]) -> list[Array]:
-        # Copies, because learning gives the memory of an array away, and a large network may be a box. No memory is given
-        # away here: on a GPU (JAX 0.11), a network that became the target network then lost its values.
+        # Copies, because learning gives the memory of an array away, and a large network may be a box.
+        # No memory is given away here: on a GPU (JAX 0.11), a network that became the target network lost its values.
         return [jnp.copy(box) for box in self.boxes.close(self.trainer.sync(self.boxes.open(boxes)))]
 
     def _cache(self, boxes: list[Array], phase: str) -> PyTree:

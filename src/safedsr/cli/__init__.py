@@ -1,6 +1,7 @@
 """Safe reinforcement learning with costs that can change.
 
-Environments are 2-D maps (safedsr envs), and those of Gymnasium and gymnax (--env ID).
+Environments: 2-D maps (safedsr envs),
+Gymnasium and gymnax (--env ID).
 """
 
 import importlib

@@ -10,8 +10,9 @@ from climber import Climber, Purse, slippery
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
+from safedsr.envs.copies import Copies
 from safedsr.envs.environment import make_task
-from safedsr.envs.host import Copies, from_gymnasium
+from safedsr.envs.host import from_gymnasium
 from safedsr.errors import EnvironmentFailed, UserError
 from safedsr.types import Transition
 

@@ -8,7 +8,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from safedsr.envs.host import Copies, from_gymnasium
+from safedsr.envs.copies import Copies
+from safedsr.envs.host import from_gymnasium
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")

@@ -19,7 +19,7 @@ from safedsr.engine.host_steps import Functions
 from safedsr.engine.lanes import cores
 from safedsr.engine.loop import Lane
 from safedsr.engine.program import Program
-from safedsr.envs.host import Copies, Host, Rows
+from safedsr.envs.copies import Copies, Host, Rows
 from safedsr.errors import EnvironmentFailed, UserError
 from safedsr.runs.job import Job
 from safedsr.types import PyTree, Record, Trainer

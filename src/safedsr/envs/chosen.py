@@ -40,7 +40,9 @@ def make_environment(chosen: Chosen, *, costless: bool = False) -> Environment:
     """The environment; `costless` makes it without costs, for algorithms that take none."""
     assert chosen.env
     if costless and (chosen.costs or chosen.cost_entries):
-        raise UserError("this algorithm takes no costs; leave out the cost functions, or choose 'safedsr algos'")
+        raise UserError(
+            "this algorithm takes no costs; leave out the cost functions, or choose another algorithm (safedsr algos)"
+        )
     if chosen.env.startswith(GYMNAX):
         return _gymnax(chosen)
     from safedsr.envs.host import from_gymnasium
@@ -81,7 +83,10 @@ def completed(chosen: Chosen, data: Mapping[str, Any]) -> Chosen:
     made = data.get("gymnasium", name if name.startswith(GYMNAX) else None)
     if chosen.env is None and data.get("made_by"):
         source = f"{data['made_by']['source']}:{data['made_by']['function']}"
-        raise UserError(f"this run was trained in '{name}', which code of its own makes; name it: --env {source}")
+        raise UserError(
+            f"this run was trained in '{name}', made by a function that the run folder does not hold; name "
+            f"it: --env {source}"
+        )
     if chosen.env is None and made is None:
         raise UserError(
             f"this run was trained in '{name}', which a program made; open it in Python with safedsr.load(folder, "
@@ -113,7 +118,7 @@ def _known(about: Mapping[str, Any], flag: str) -> StepFunction:
     if function is None:
         source = about.get("source") or "FILE.py"
         raise UserError(
-            f"this run used the function '{about.get('function')}', which is code of its own; name it: "
+            f"this run used the function '{about.get('function')}', which the run folder does not hold; name it: "
             f"{flag} {source}:{about.get('function')}"
         )
     return function

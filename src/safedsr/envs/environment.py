@@ -22,6 +22,9 @@ from safedsr.errors import UserError
 from safedsr.types import PyTree, Transition
 from safedsr.validation import parse_budgets, require
 
+MOST_OBSERVATIONS = 4096  # of an environment that an adapter takes
+ENDLESS = 1e6  # a bound beyond this is no bound
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -170,7 +173,7 @@ class Environment:
     with_args: Callable[[PyTree, Mapping[str, Any]], PyTree] | None = None
     """(params, values by name) -> params with other parameters of the cost functions."""
     host: Any = None
-    """The `envs.host.Host` of an environment that runs in Python, instead of `reset` and `step`; else None."""
+    """The `envs.copies.Host` of an environment that runs in Python, instead of `reset` and `step`; else None."""
 
     def signal_ranges(self, params: PyTree) -> tuple[Array, Array] | None:
         """Smallest and largest reward and costs of a step [1 + J], or None if they are not known."""

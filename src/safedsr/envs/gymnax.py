@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from safedsr.envs.environment import Environment, Spec, Step, Task
+from safedsr.envs.environment import MOST_OBSERVATIONS, Environment, Spec, Step, Task
 from safedsr.envs.functions import (
     Args,
     NeedsInfo,
@@ -31,7 +31,6 @@ from safedsr.envs.pytrees import View, as_jax, as_numpy, bounds, changes, leaves
 from safedsr.errors import UserError, unknown
 from safedsr.types import PyTree, Transition
 
-MOST_OBSERVATIONS = 4096
 TIME_LIMITS = ("max_steps_in_episode", "max_timesteps")  # the parameter's name in gymnax and in craftax
 NEVER = 2**30  # a time limit that no episode reaches
 

@@ -1,26 +1,24 @@
-"""Gymnasium environments, which run in Python on the host: their costs and success, and copies of them side by side.
+"""Gymnasium environments, which run in Python on the host: their spaces, rewards, costs and success.
 
-`from_gymnasium` gives an `Environment` without `reset` and `step`; its `host` makes copies of the environment, which
-step together in this process or in several. Observations are flattened and are not scaled here.
+`from_gymnasium` gives an `Environment` without `reset` and `step`; its `host` makes copies of the environment.
 """
 
 import contextlib
 import importlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 
-from safedsr.envs.environment import Environment, Spec
+from safedsr.envs.copies import Columns, Host, Labelling, MakeEnv
+from safedsr.envs.environment import ENDLESS, MOST_OBSERVATIONS, Environment, Spec
 from safedsr.envs.functions import (
     Args,
     NeedsInfo,
-    NoInfo,
     StepFunction,
     args_to_json,
     collect_defaults,
@@ -30,315 +28,12 @@ from safedsr.envs.functions import (
     parse_entry,
     with_args,
 )
-from safedsr.errors import EnvironmentFailed, UserError, unknown
+from safedsr.errors import UserError, unknown
 from safedsr.types import PyTree, Transition
 
-MOST_OBSERVATIONS = 4096
-ENDLESS = 1e6  # a bound beyond this is no bound
 PROBE_STEPS, PROBE_SECONDS = 200, 1.0  # of random actions, to see what `info` holds and how long a step takes
 
 PACKAGES = ("mo_gymnasium", "minigrid", "highway_env")  # whose environments need no module:Id
-
-MakeEnv = Callable[[], gymnasium.Env]
-
-
-class Labelling(NamedTuple):
-    """How reward, costs and success of a step are found."""
-
-    reward: tuple[tuple[int, float], ...] | None  # entries of a vector reward and their signs, which are summed
-    costs: tuple[StepFunction, ...]
-    success: StepFunction | None
-    extras: int  # entries of a vector reward
-    places: tuple[int | slice, ...] = ()  # of each function's costs among all costs; a slice if it returns several
-
-    def total(self, reward: Any) -> Any:
-        """The reward as one number."""
-        return reward if self.reward is None else sum(sign * reward[entry] for entry, sign in self.reward)
-
-
-def _plain(cost: Any) -> Any:
-    """Costs as numbers; `info` may hold them by name."""
-    return [float(value) for value in cost.values()] if isinstance(cost, Mapping) else cost
-
-
-class Columns(NamedTuple):
-    """The places of the parts of a step in one row of numbers."""
-
-    observations: int
-    costs: int
-    extras: int
-
-    def split(self, rows: np.ndarray) -> "Rows":
-        """The parts of rows [..., width]."""
-        n, costs, extras = self
-        last = n + costs + extras
-        return Rows(
-            next_obs=rows[..., :n],
-            cost=rows[..., n : n + costs],
-            extra=rows[..., n + costs : last],
-            success=rows[..., last] > 0,
-            reward=rows[..., last + 1],
-            terminated=rows[..., last + 2] > 0,
-            truncated=rows[..., last + 3] > 0,
-            start=rows[..., last + 4 :],
-        )
-
-    @property
-    def labelled(self) -> int:
-        """Length of an observation with its labels: costs, extras and success."""
-        return self.observations + self.costs + self.extras + 1
-
-    @property
-    def width(self) -> int:
-        """Length of a row."""
-        return self.labelled + 3 + self.observations
-
-
-class Rows(NamedTuple):
-    """Steps of all copies; views of the rows."""
-
-    next_obs: np.ndarray
-    cost: np.ndarray
-    extra: np.ndarray
-    success: np.ndarray
-    reward: np.ndarray
-    terminated: np.ndarray
-    truncated: np.ndarray
-    start: np.ndarray  # s of the next step: s′, or the start of a new episode
-
-
-def _flattener(space: spaces.Space) -> Callable[[Any], Any] | None:
-    """A function that flattens observations; None for vectors, which are flat already."""
-    if isinstance(space, spaces.Box):
-        return np.ravel if len(space.shape) != 1 else None
-    return partial(spaces.flatten, space)
-
-
-class Batch(gymnasium.Env):
-    """Several copies of an environment as one environment, whose observation is a row for each copy.
-
-    An episode that ends is followed by the next one within the same step. `options["seeds"]` are the seeds [copies, n]
-    of the first n episodes of each copy, of all batches; later episodes continue the copy's own random numbers. If a
-    copy raises an error, `failure` says which, and the rows are not finite.
-    """
-
-    def __init__(self, make: MakeEnv, labelling: Labelling, columns: Columns, args: Sequence[Args], place: int) -> None:
-        self.envs = [make() for _ in args]
-        self.labelling, self.columns, self.place = labelling, columns, place
-        self.args = args
-        one = self.envs[0]
-        self.observation_space = spaces.Box(-np.inf, np.inf, (len(args), columns.width), np.float32)
-        self.action_space = spaces.MultiDiscrete([one.action_space.n] * len(args))  # type: ignore[attr-defined]
-        self._first = int(getattr(one.action_space, "start", 0))  # number of the first action
-        self._flatten = _flattener(one.observation_space)
-        self._rows = np.zeros((len(args), columns.width), np.float32)
-        n = columns.observations
-        self._next, self._labels, self._start = self._rows[:, :n], list(self._rows[:, n:-n]), self._rows[:, -n:]
-        self._steps = [env.step for env in self.envs]
-        self._obs: list[Any] = [None] * len(args)
-        self._seeds, self._begun = np.zeros((len(args), 0), np.int64), [0] * len(args)
-        self.failure: str | None = None
-
-    @property
-    def args(self) -> Sequence[Args]:
-        """The parameters of each copy's cost functions."""
-        return self._args
-
-    @args.setter
-    def args(self, args: Sequence[Args]) -> None:
-        self._args = args
-        self._costs = [[function.bound(one) for function in self.labelling.costs] for one in args]
-        success = self.labelling.success
-        self._success = [success.bound(one) if success else None for one in args]
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """New episodes in all copies."""
-        del seed  # each copy has its own
-        count = len(self.envs)
-        if options:
-            self._seeds, self._begun = options["seeds"][self.place : self.place + count], [0] * count
-        self._rows[:] = 0
-        with self._watched():
-            for copy in range(count):
-                self._restart(copy)
-        return self._rows, {}
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
-        """A step of each copy."""
-        with self._watched():
-            ended = [copy for copy, one in enumerate(action.tolist()) if self._step_one(copy, one + self._first)]
-            self._start[:] = self._next
-            for copy in ended:
-                self._restart(copy)
-        return self._rows, 0.0, False, False, {}
-
-    @contextlib.contextmanager
-    def _watched(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            self.failure = f"raised {type(error).__name__}: {error}"
-            self._rows[:] = np.nan
-
-    def _step_one(self, copy: int, action: int) -> bool:
-        """A step of one copy; returns whether its episode is done."""
-        labelling, labels = self.labelling, self._labels[copy]
-        before = self._obs[copy]
-        obs, reward, terminated, truncated, info = self._steps[copy](action)
-        self._obs[copy] = obs
-        self._next[copy] = self._flatten(obs) if self._flatten else obs
-        for function, place in zip(self._costs[copy], labelling.places, strict=True):
-            cost = function(before, action, obs, reward, info)
-            labels[place] = cost if isinstance(place, int) else _plain(cost)
-        end = self.columns.costs
-        if labelling.extras:
-            labels[end : end + labelling.extras] = reward
-            end += labelling.extras
-        done, success = terminated or truncated, self._success[copy]
-        labels[end] = done if success is None else success(before, action, obs, reward, info)
-        labels[end + 1] = reward if labelling.reward is None else labelling.total(reward)
-        labels[end + 2], labels[end + 3] = terminated, truncated
-        return done
-
-    def _restart(self, copy: int) -> None:
-        episode, seeds = self._begun[copy], self._seeds[copy]
-        seed = int(seeds[episode]) if episode < len(seeds) else None
-        obs, _ = self.envs[copy].reset(seed=seed)
-        self._obs[copy] = obs
-        self._begun[copy] += 1
-        self._start[copy] = self._flatten(obs) if self._flatten else obs
-
-    def close(self) -> None:
-        """Close all copies."""
-        for env in self.envs:
-            env.close()
-
-
-class Host:
-    """An environment that runs on the host: how it is made and labelled. `steps` counts the steps of all its copies."""
-
-    def __init__(self, name: str, make: MakeEnv, labelling: Labelling, columns: Columns, seen: "Probe") -> None:
-        self.name, self.make, self.labelling, self.columns = name, make, labelling, columns
-        self.seconds = seen.seconds  # of one step
-        self.first = seen.first  # number of the first action
-        self.steps = 0
-        self._idle: Copies | None = None
-
-    def idle_copies(self, count: int, args: Args, processes: int) -> "Copies":
-        """Copies for episodes outside of training, with these parameters; they are kept for the next call."""
-        if self._idle is None or (self._idle.count, self._idle.processes) != (count, processes):
-            self.close()
-            self._idle = Copies(self, [args] * count, processes)
-        else:
-            self._idle.set_args([args] * count)
-        return self._idle
-
-    def close(self) -> None:
-        """End the copies that are kept for the next call."""
-        if self._idle is not None:
-            self._idle.close()
-            self._idle = None
-
-    def relabel(self, steps: Transition, args: Args, space: spaces.Space) -> Transition:
-        """Stored steps [n] with the costs that the functions give them."""
-        cost = np.zeros((len(steps.action), self.columns.costs), np.float32)
-        restore, functions = partial(spaces.unflatten, space), [one.bound(args) for one in self.labelling.costs]
-        for n, (obs, action, next_obs, reward) in enumerate(
-            zip(
-                np.asarray(steps.obs),
-                np.asarray(steps.action),
-                np.asarray(steps.next_obs),
-                np.asarray(steps.extra if self.columns.extras else steps.reward),
-                strict=True,
-            )
-        ):
-            step = restore(obs), int(action) + self.first, restore(next_obs), reward, NoInfo()
-            for function, place in zip(functions, self.labelling.places, strict=True):
-                cost[n, place] = _plain(function(*step))
-        return steps._replace(cost=cost)
-
-
-class Copies:
-    """Copies of an environment that step together, in this process or divided among several processes."""
-
-    def __init__(self, host: Host, args: Sequence[Args], processes: int = 0) -> None:
-        self.host, self.count, self.processes = host, len(args), processes
-        self.each = len(args) // (processes or 1)
-        if self.each * (processes or 1) != len(args):
-            raise UserError(f"{len(args)} copies cannot be divided among {processes} processes; choose a divisor")
-        make = [
-            partial(Batch, host.make, host.labelling, host.columns, args[n : n + self.each], n)
-            for n in range(0, len(args), self.each)
-        ]
-        if processes:
-            modes = {"context": "forkserver", "autoreset_mode": AutoresetMode.DISABLED}
-            self._envs: Any = AsyncVectorEnv(make, copy=False, **modes)
-        else:
-            self._envs = make[0]()
-
-    def __enter__(self) -> "Copies":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close all copies and their processes."""
-        with contextlib.suppress(Exception):  # they may have failed before
-            self._envs.close(**({"terminate": True} if self.processes else {}))
-
-    def reset(self, seeds: np.ndarray | None = None) -> np.ndarray:
-        """New episodes; `seeds` [copies, n] are those of the first n episodes of each copy. Returns observations."""
-        rows, _ = self._envs.reset(options=None if seeds is None else {"seeds": seeds})
-        start = self._rows(rows).start.copy()
-        if not np.isfinite(start).all():
-            self._refuse("an observation that is not finite")
-        return start
-
-    def begin_step(self, actions: np.ndarray) -> None:
-        """Send actions [copies]; `end_step` gets the result."""
-        if self.processes:
-            self._envs.step_async(actions.reshape(self.processes, self.each))
-        else:
-            self._actions = actions
-
-    def end_step(self) -> Rows:
-        """The result of the step, also as `rows` [copies, width]; arrays are valid until the next step begins."""
-        rows = self._envs.step_wait()[0] if self.processes else self._envs.step(self._actions)[0]
-        self.host.steps += self.count
-        self.rows = rows = rows.reshape(self.count, self.host.columns.width)
-        found = self._rows(rows)
-        if not np.isfinite(rows).all() or (found.cost < 0).any():
-            self._refuse(_fault(found))
-        return found
-
-    def set_args(self, args: Sequence[Args]) -> None:
-        """Other parameters of the cost functions, for each copy."""
-        parts = [list(args[n : n + self.each]) for n in range(0, self.count, self.each)]
-        if self.processes:
-            self._envs.set_attr("args", parts)
-        else:
-            self._envs.args = parts[0]
-
-    def _rows(self, rows: np.ndarray) -> Rows:
-        return self.host.columns.split(rows.reshape(self.count, self.host.columns.width))
-
-    def _refuse(self, fault: str) -> None:
-        """Raise an error in the words of the environment, or with this fault."""
-        failures = self._envs.get_attr("failure") if self.processes else [self._envs.failure]
-        words = next((failure for failure in failures if failure), f"returned {fault}")
-        raise EnvironmentFailed(f"the environment '{self.host.name}' {words}")
-
-
-def _fault(rows: Rows) -> str:
-    """What is wrong with some rows."""
-    kinds = {"next_obs": "an observation", "reward": "a reward", "cost": "a cost", "extra": "a vector reward"}
-    for name, kind in kinds.items():
-        if not np.isfinite(getattr(rows, name)).all():
-            return f"{kind} that is not finite"
-    if (rows.cost < 0).any():
-        return f"the cost {rows.cost.min():g}; costs must be at least 0"
-    return "an observation that is not finite after a reset"
 
 
 class Probe(NamedTuple):
@@ -445,7 +140,7 @@ def from_gymnasium(
     labelling = labelling._replace(places=places)
     space = seen.observation_space
     columns = Columns(spaces.flatdim(space), len(names), labelling.extras)
-    host = Host(title, make, labelling, columns, seen)
+    host = Host(title, make, labelling, columns, seen.seconds, seen.first)
     defaults = collect_defaults([*labelling.costs, *([labelling.success] if labelling.success else [])])
     low, high = bounds(space)
     return Environment(

@@ -9,10 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from safedsr.envs.environment import ENDLESS
 from safedsr.errors import UserError, unknown
 from safedsr.types import PyTree
-
-ENDLESS = 1e6  # a bound beyond this is no bound
 
 
 class View(NamedTuple):

@@ -87,8 +87,8 @@ class Adaptable(NamedTuple):
     """Functions for adaptation, of an agent whose values are linear in weights; its policy has `phi` and `weights`."""
 
     features: Callable[[PyTree, Array, Array], Array]  # (policy, obs, action) -> φ [d]
-    learner: Callable[[PyTree, Array], PyTree]  # (policy, key) -> learner state that continues from the policy
-    rehearse: Callable[[PyTree, Transition, int, int], Rehearsal]  # (policy, steps, updates, seed)
+    learner: Callable[..., PyTree]  # (policy, key, units or None) -> learner state that continues from the policy
+    rehearse: Callable[..., Rehearsal]  # (policy, steps, updates, seed, units or None)
     settled: int  # environment step at which every schedule has ended and φ is frozen, if the agent freezes it
     settings: Any  # the algorithm's settings for further training, without pretraining
 

@@ -370,7 +370,7 @@ def test_where_ranges_are_unknown_the_bins_span_what_was_seen():
     assert first.ranges is not None and first.rows.shape == (2, 4, 8, Codec(3, 1).width)
 
     def put(key, reservoir, rows):
-        return offer(key, reservoir, rows, Codec(3, 1).unpack(rows), None, environment, config)
+        return offer(key, None, reservoir, rows, Codec(3, 1).unpack(rows), None, environment, config)[1]
 
     seen = put(jax.random.key(1), first, labelled([-1.0, 0.5, 1.5, 3.0, 3.0], [2.0] * 5))
     np.testing.assert_array_equal(seen.ranges, [[-1.0, 2.0], [3.0, 2.0]])
@@ -388,7 +388,7 @@ def test_where_ranges_are_known_they_stay():
     environment, config = nowhere(spec), tiny_agent("safedsr", value_bins=4, reservoir_size=8)
     first = make_safedsr(config, environment).init(jax.random.key(0), jnp.uint32(0), None)[0].reservoir
     rows = labelled([-1.0, 0.5, 1.5, 5.0], [0.0, 0.5, 1.5, 4.0])
-    found = offer(jax.random.key(1), first, rows, Codec(3, 1).unpack(rows), None, environment, config)
+    _, found = offer(jax.random.key(1), None, first, rows, Codec(3, 1).unpack(rows), None, environment, config)
     assert first.ranges is None and found.ranges is None
     np.testing.assert_array_equal(found.seen, [[0, 1, 2, 1], [2, 1, 0, 1]])
 

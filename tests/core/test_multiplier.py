@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import jax.numpy as jnp
@@ -8,6 +9,8 @@ from hypothesis import strategies as st
 
 from safedsr.core import multiplier
 from safedsr.core.config import MultiplierConfig, for_mean
+from safedsr.core.multiplier import LEAST, MOST, Ended
+from safedsr.core.units import Units
 from safedsr.errors import UserError
 
 CONFIG = MultiplierConfig(
@@ -62,11 +65,19 @@ def plain_mean(costs, aim):
         yield lam
 
 
+def plain_share(costs, aim):
+    lam = CONFIG.lam_start
+    for cost in costs:
+        lam = min(lam * math.exp(0.05 * ((cost > aim) - 0.25)), 3.0)
+        yield lam
+
+
 PLAIN = {
     "proportional": plain_proportional,
     "sign": plain_sign,
     "pid": plain_pid,
     "chance": plain_chance,
+    "share": plain_share,
     "mean": plain_mean,
 }
 
@@ -77,7 +88,7 @@ def lams(rule, costs, aim, config=CONFIG):
     state = multiplier.init(len(aim), config)
     found = []
     for cost in np.asarray(costs, np.float32):
-        state = multiplier.RULES[rule](state, jnp.asarray(cost), aim, config)
+        state = multiplier.after_episode(state, Ended(jnp.asarray(cost), aim), replace(config, rule=rule))
         found.append(state.lam)
     return np.array(found)
 
@@ -150,7 +161,14 @@ def test_lam_starts_where_it_is_told_to():
 @pytest.mark.parametrize("rule", PLAIN)
 def test_a_cost_on_the_aim(rule):
     """C_ep = b breaks no budget: λ stays, or falls by the sign rule's step."""
-    after = {"proportional": 0.3, "sign": 0.25, "pid": 0.3, "chance": 0.2975, "mean": 0.3}[rule]
+    after = {
+        "proportional": 0.3,
+        "sign": 0.25,
+        "pid": 0.3,
+        "chance": 0.2975,
+        "share": 0.3 * math.exp(-0.0025),
+        "mean": 0.3,
+    }[rule]
     config = MultiplierConfig(lam_start=0.3, lam_step=0.05, pid_kd=0.0)
     np.testing.assert_allclose(lams(rule, [[5.0]], [5.0], config), [[after]], rtol=1e-6)
 
@@ -183,7 +201,7 @@ def test_the_mean_rule_brings_the_mean_cost_to_the_budget(unit, aim):
     for _ in range(4000):
         lam = float(state.lam[0])
         costs.append(unit * (3.0 if lam < 0.2 else 1.0 if lam < 0.5 else 0.0))
-        state = multiplier.mean(state, jnp.float32([costs[-1]]), jnp.float32([aim]), config)
+        state = multiplier.mean(state, Ended(jnp.float32([costs[-1]]), jnp.float32([aim])), config)
     assert np.mean(costs[1000:]) == pytest.approx(aim, rel=0.01)
 
 
@@ -193,3 +211,29 @@ def test_a_budget_of_the_mean_has_a_rule_of_its_own():
     assert for_mean(replace(usual, lam_most=2.0), usual) == replace(usual, rule="mean", lam_most=2.0)
     pid = replace(usual, rule="pid")
     assert for_mean(pid, usual) is pid
+
+
+def test_where_there_are_no_goals_the_share_rule_has_no_limit():
+    config = replace(CONFIG, rule="share")
+    over, aim = jnp.array([9.0]), jnp.array([5.0])
+    found = [
+        multiplier.share(multiplier.at(jnp.array([2.99])), Ended(over, aim, goals), config) for goals in (True, False)
+    ]
+    np.testing.assert_allclose([m.lam[0] for m in found], [3.0, 2.99 * math.exp(0.05 * 0.75)], rtol=1e-6)
+    low, high = (
+        multiplier.share(multiplier.at(jnp.array([x])), Ended(over, aim, False), config).lam[0] for x in (0.0, 1e9)
+    )
+    assert low == pytest.approx(LEAST * math.exp(0.05 * 0.75)) and high == MOST
+
+
+@pytest.mark.parametrize("rule", PLAIN)
+@given(costs=COSTS)
+def test_in_units_every_rule_works_with_pure_numbers(rule, costs):
+    """Rewards and costs in other units: λ changes by the ratio of both, bit for bit for powers of two."""
+    config = replace(CONFIG, rule=rule)
+    small, large = Units(jnp.float32(1.0), jnp.array([5.0])), Units(jnp.float32(4.0), jnp.array([40.0]))
+    one, other = multiplier.at(jnp.array([0.3])), multiplier.at(jnp.array([0.3 * 4 / 8], jnp.float32))
+    for cost in np.asarray(costs, np.float32):
+        one = multiplier.after_episode(one, Ended(jnp.array([cost]), jnp.array([5.0])), config, small)
+        other = multiplier.after_episode(other, Ended(jnp.array([8 * cost]), jnp.array([40.0])), config, large)
+        np.testing.assert_array_equal(other.lam, one.lam / 2)

@@ -4,8 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from safedsr.agents.value_based.trainer import Policy
+from safedsr.core.units import Units, units
 from safedsr.envs.environment import Task, make_task
 from safedsr.envs.grid import physics
 from safedsr.envs.grid.catalog import with_costs
@@ -55,6 +58,12 @@ def learner_of(agent: TrainedPolicy) -> PyTree:
     if agent.trainer.adaptable is None:
         raise UserError(f"{agent.job.algorithm} has no cost weights to fit to new costs; adapt a 'safedsr-plus' agent")
     return agent.policy.learner
+
+
+def units_of(agent: TrainedPolicy, task: Task) -> Units | None:
+    """The units of rewards and of the costs of a task; None if the agent does not use units."""
+    signals = agent.policy.signals if isinstance(agent.policy, Policy) else None
+    return None if signals is None else units(signals, jnp.asarray(task.budgets, jnp.float32))
 
 
 def experience_of(agent: TrainedPolicy) -> Experience:

@@ -9,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from safedsr.adapt.costs import units_of
 from safedsr.core import multiplier
 from safedsr.core.config import MultiplierConfig
 from safedsr.core.exploration import epsilon_greedy
-from safedsr.core.multiplier import Multiplier
+from safedsr.core.multiplier import Ended, Multiplier
+from safedsr.core.units import Units
 from safedsr.engine.evaluate import Outcome, run_keys
 from safedsr.envs import episode as episodes
 from safedsr.envs.environment import Environment, Task
@@ -23,7 +25,7 @@ from safedsr.runs.metrics import excess, within
 from safedsr.runs.policy import AnyPolicy, TrainedPolicy, with_costs
 from safedsr.types import PyTree
 
-LADDER = (0.0, *(0.05 * 2.0**k for k in range(11)))  # λ to try, up to 51: from reward only to almost costs only
+LADDER = (0.0, *(0.05 * 2.0**k for k in range(11)))  # λ to try, in its unit: from reward only to almost costs only
 BATCH = 64  # episodes per compiled call
 HOST_BATCH = 16  # in environments on the host, which are slower
 FINALISTS, FINAL_BATCHES = 3, 4
@@ -80,17 +82,24 @@ def search_penalty(
     """The agent with the λ of the best score; with several costs, each λ_j is searched in turn, twice."""
     lam = np.asarray(agent.policy.lam, np.float32)
     judged = partial(score, task=task, epsilon=epsilon, required=required)
+    ladder = np.asarray(LADDER, np.float32)[:, None] * lam_unit(agent, task)
     best = judged(agent, batches=FINAL_BATCHES)
     for j in [*range(len(lam))] * (2 if len(lam) > 1 else 1):
-        lam, best = _search_one(agent, judged, lam, best, j)
+        lam, best = _search_one(agent, judged, ladder[:, j], lam, best, j)
     return with_lam(agent, lam), best
 
 
+def lam_unit(agent: TrainedPolicy, task: Task) -> np.ndarray:
+    """The unit of λ [J]: 1 for agents that do not use units."""
+    units = units_of(agent, task)
+    return np.ones(len(task.budgets), np.float32) if units is None else np.asarray(units.lam)
+
+
 def _search_one(
-    agent: TrainedPolicy, judged: Callable[..., Score], lam: np.ndarray, best: Score, j: int
+    agent: TrainedPolicy, judged: Callable[..., Score], ladder: np.ndarray, lam: np.ndarray, best: Score, j: int
 ) -> tuple[np.ndarray, Score]:
-    """Try all values of `LADDER` for λ_j, then the best `FINALISTS` with more episodes."""
-    choices = [np.where(np.arange(len(lam)) == j, np.float32(value), lam) for value in LADDER]
+    """Try all values of `ladder` for λ_j, then the best `FINALISTS` with more episodes."""
+    choices = [np.where(np.arange(len(lam)) == j, value, lam) for value in ladder]
     first = [judged(with_lam(agent, choice)) for choice in choices]
     for n in sorted(range(len(choices)), key=first.__getitem__, reverse=True)[:FINALISTS]:
         found = judged(with_lam(agent, choices[n]), batches=FINAL_BATCHES)
@@ -114,6 +123,7 @@ def learn_penalty(agent: AnyPolicy, task: Task, steps: int = 100_000, seed: int 
         aim,
         jnp.float32(agent.job.agent.epsilon.epsilon_end),
         multiplier.at(agent.policy.lam),
+        units_of(agent, task),
         jax.random.split(jax.random.key(seed), steps),
         discount=agent.job.discount,
     )
@@ -123,8 +133,8 @@ def learn_penalty(agent: AnyPolicy, task: Task, steps: int = 100_000, seed: int 
 def _tune_on_host(agent: TrainedPolicy, task: Task, aim: Array, steps: int, seed: int) -> Multiplier:
     """The multiplier after the episodes that `steps` steps hold; it is updated between episodes."""
     config, tuned = agent.job.agent.multiplier, multiplier.at(agent.policy.lam)
-    rule = multiplier.RULES[config.rule]
-    tune = jax.jit(lambda m, cost, aim: rule(m, cost, aim, config))
+    units = units_of(agent, task)
+    tune = jax.jit(lambda m, ended: multiplier.after_episode(m, ended, config, units))
     keys, taken = jax.random.split(jax.random.key(seed), steps), 0
     for key in keys:
         moved = with_lam(agent, tuned.lam)
@@ -132,7 +142,7 @@ def _tune_on_host(agent: TrainedPolicy, task: Task, aim: Array, steps: int, seed
         taken += int(outcome.length[0])
         if taken > steps:
             break
-        tuned = tune(tuned, jnp.asarray(outcome.cost[0]), aim)
+        tuned = tune(tuned, Ended(jnp.asarray(outcome.cost[0]), aim, agent.job.terms.success))
     return tuned
 
 
@@ -146,18 +156,18 @@ def _tune(
     aim: Array,
     epsilon: Array,
     start: Multiplier,
+    units: Units | None,
     keys: Array,
     discount: float,
 ) -> Multiplier:
-    tune = multiplier.RULES[config.rule]
-
     def step(carry: tuple[Episode, Multiplier], key: Array) -> tuple[tuple[Episode, Multiplier], None]:
         episode, m = carry
         luck_key, step_key = jax.random.split(key)
         best = jnp.argmax(values(policy._replace(lam=m.lam), episode.obs).score)
         action = epsilon_greedy(jax.random.uniform(luck_key, (2,)), best, epsilon, environment.spec.actions)
         episode, moment = episodes.step_or_restart(environment, step_key, episode, action, params, discount=discount)
-        m = jax.tree.map(partial(jnp.where, moment.done), tune(m, moment.cost, aim, config), m)
+        ended = Ended(moment.cost, aim, environment.spec.success)
+        m = jax.tree.map(partial(jnp.where, moment.done), multiplier.after_episode(m, ended, config, units), m)
         return (episode, m), None
 
     first = episodes.start(environment, keys[0], params)

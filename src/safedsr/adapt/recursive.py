@@ -2,11 +2,10 @@
 
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from safedsr.adapt.costs import Samples, check_samples, experience_of, learner_of
-from safedsr.adapt.refit import regular
+from safedsr.adapt.refit import filled_up, refit, regular
 from safedsr.runs.policy import AnyPolicy, TrainedPolicy
 from safedsr.validation import require
 
@@ -36,13 +35,17 @@ def update(agent: AnyPolicy, obs: Any, action: Any, cost: Any, forgetting: float
     phi = agent.features(samples.obs, samples.action)
     r = learn_steps(r, phi, samples.cost, forgetting)
     w_c = r.start + np.linalg.solve(regular(r.gram, experience.fitted), r.moment.T).T
-    weights = learner.weights._replace(w_c=jnp.asarray(w_c, jnp.float32))
+    weights = learner.weights._replace(w_c=filled_up(w_c, len(learner.weights.w_r)))
     return agent.changed(policy=agent.policy._replace(learner=learner._replace(weights=weights)), recursion=r)
 
 
 def _begin(agent: TrainedPolicy) -> Recursion:
+    gram = experience_of(agent).gram
     start = np.asarray(learner_of(agent).weights.w_c, np.float64)
-    return Recursion(experience_of(agent).gram, np.zeros_like(start), start)
+    if start[:, len(gram) :].any():  # the costs are features of M, which φ does not predict
+        start = np.asarray(learner_of(refit(agent, agent.task)).weights.w_c, np.float64)
+    start = start[:, : len(gram)]
+    return Recursion(gram, np.zeros_like(start), start)
 
 
 def learn_steps(r: Recursion, phi: np.ndarray, cost: np.ndarray, forgetting: float) -> Recursion:

@@ -34,10 +34,13 @@ def refit(agent: AnyPolicy, costs: Costs, rewards: bool = False, strength: float
         require(fit.cost.shape[1] == count, "costs", fit.cost.shape[1], f"label each of the agent's {count} costs")
     else:
         task = task_of(agent, costs)
-    weights = learner_of(agent).weights._replace(w_c=jnp.asarray(ridge(*fit, strength), jnp.float32))
+    old = learner_of(agent).weights
+    weights = old._replace(w_c=filled_up(ridge(*fit, strength), len(old.w_r)))
     if rewards:
-        weights = weights._replace(w_r=_reward_weights(agent, strength))
+        weights = weights._replace(w_r=filled_up(reward_weights(agent, strength), len(old.w_r))[0])
     policy = agent.policy._replace(learner=learner_of(agent)._replace(weights=weights), lam=_lam_for(agent, task))
+    if policy.signals is not None:
+        policy = policy._replace(signals=policy.signals._replace(cost=jnp.asarray(fit.cost.max(0), jnp.float32)))
     return agent.changed(policy=policy, task=task, recursion=None)
 
 
@@ -77,12 +80,18 @@ def require_rank(fit: FitSet, agent: TrainedPolicy) -> None:
         )
 
 
-def _reward_weights(agent: TrainedPolicy, strength: float) -> Any:
+def reward_weights(agent: TrainedPolicy, strength: float = RIDGE) -> np.ndarray:
+    """Weights [1, d] that fit the rewards of the replay memory to φ."""
     experience = experience_of(agent)
     steps = experience.steps
     known = agent.features(steps.obs[:FIT_STEPS], steps.action[:FIT_STEPS])
     reward = np.asarray(steps.reward[:FIT_STEPS], np.float64)
-    return jnp.asarray(ridge(known, experience.gram, reward[:, None], strength)[0], jnp.float32)
+    return ridge(known, experience.gram, reward[:, None], strength)
+
+
+def filled_up(weights: np.ndarray, count: int) -> Any:
+    """Weights [J, d] with zeros for the features of M that φ does not predict."""
+    return jnp.asarray(np.pad(weights, ((0, 0), (0, count - weights.shape[1]))), jnp.float32)
 
 
 def _lam_for(agent: TrainedPolicy, task: Task) -> Any:

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jax import Array
 
-from safedsr.adapt.costs import experience_of, learner_of
+from safedsr.adapt.costs import experience_of, learner_of, units_of
 from safedsr.adapt.penalty import LADDER, Score, score, search_penalty
 from safedsr.core.precision import precision
 from safedsr.envs.environment import Task
@@ -24,7 +24,7 @@ def learn_from_memory(
     learner_of(agent)
     assert agent.trainer.adaptable
     steps = relabelled(experience_of(agent), agent.job.environment, task.params)
-    rehearsal = agent.trainer.adaptable.rehearse(agent.policy, steps, updates, seed)
+    rehearsal = agent.trainer.adaptable.rehearse(agent.policy, steps, updates, seed, units_of(agent, task))
     state, best, top = rehearsal.state, agent, score(agent, task, epsilon, required=enough)
     lam = next_lam(agent.policy.lam, agent.policy.lam, top) if rehearsal.lam is None else rehearsal.lam
     for key in rehearsal.keys:

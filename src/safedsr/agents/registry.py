@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safedsr.agents.onpolicy.config import DEFAULTS, PRESETS
-from safedsr.agents.plus.config import SafeDsrPlusConfig
+from safedsr.agents.plus.config import CELLS, SafeDsrPlusConfig
 from safedsr.agents.safedqn.config import SafeDqnConfig
 from safedsr.agents.safedsr.config import SafeDsrConfig
 from safedsr.errors import unknown
@@ -59,11 +59,11 @@ ALGORITHMS = {
     for algorithm in (
         Algorithm(
             "safedsr-plus",
-            "successor features that predict map cells (recommended)",
+            "successor features over codes, reward and costs (recommended)",
             OURS,
             SafeDsrPlusConfig(),
             "plus.trainer:make_plus",
-            presets={"recommended": {}},
+            presets={"recommended": {}, "cells": CELLS},
         ),
         Algorithm(
             "safedsr",

@@ -63,16 +63,19 @@ def _expected(run: Path, seed: int | None, layout: "Layout", subcells: int) -> A
     """The rewards that the agent of a run folder predicts for every step on this map."""
     from functools import partial
 
-    from safedsr.adapt.costs import learner_of, require_same_map
+    from safedsr.adapt.costs import experience_of, learner_of, require_same_map
+    from safedsr.adapt.refit import reward_weights
     from safedsr.agent import load
     from safedsr.envs.grid.environment import scene_of
     from safedsr.envs.grid.oracle import expected_rewards
 
     agent = load(run, seed)
     require_same_map(layout, scene_of(agent.task))
-    learner, adaptable = learner_of(agent), agent.trainer.adaptable
+    w_r, adaptable = learner_of(agent).weights.w_r, agent.trainer.adaptable
     assert adaptable
-    return expected_rewards(partial(adaptable.features, agent.policy), learner.weights.w_r, layout, subcells)
+    if len(w_r) > len(experience_of(agent).gram):  # the reward is a feature of M, which φ does not predict
+        w_r = reward_weights(agent)[0]
+    return expected_rewards(partial(adaptable.features, agent.policy), w_r, layout, subcells)
 
 
 def _as_json(found: "Oracle") -> dict[str, Any]:

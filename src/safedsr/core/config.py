@@ -37,10 +37,10 @@ class EpsilonSchedule:
 class MultiplierConfig:
     """How λ is tuned (Tables 1 and 2, Lagrangian parameter tuning)."""
 
-    rule: Literal["proportional", "sign", "pid", "chance", "mean"] = "proportional"
+    rule: Literal["proportional", "sign", "pid", "chance", "share", "mean"] = "proportional"
     """How λ is updated after an episode: proportional (Eq. 16), sign (a fixed step, Sec. H), pid (a PID controller),
-    chance (keeps the share of episodes that exceed the budget at `chance`), or mean (keeps the mean cost at the
-    budget)."""
+    chance (keeps the share of episodes that exceed the budget at `chance`), share (like chance, but λ changes by a
+    factor), or mean (keeps the mean cost at the budget)."""
     aim: tuple[float, ...] | None = None
     """Target cost of an episode, one number or one for each cost; the budget if not given."""
     penalty_start: int = 100_000
@@ -52,11 +52,11 @@ class MultiplierConfig:
     lam_lr: float = 0.001
     """α_λ: step size of the proportional rule."""
     lam_step: float = 0.01
-    """Step size of the sign rule and of the chance rule; under the mean rule, of a cost of twice the budget."""
+    """Step size of the sign, chance and share rules; under the mean rule, of a cost of twice the budget."""
     lam_most: float | None = None
-    """Upper limit of λ under the chance rule and the mean rule."""
+    """Upper limit of λ under the chance, share and mean rules."""
     chance: float = 0.05
-    """Target share of episodes that exceed the budget, under the chance rule."""
+    """Target share of episodes that exceed the budget, under the chance rule and the share rule."""
     pid_kp: float = 0.01
     """Proportional gain."""
     pid_ki: float = 0.001
@@ -77,11 +77,11 @@ class MultiplierConfig:
 
 
 def for_mean(given: MultiplierConfig, usual: MultiplierConfig) -> MultiplierConfig:
-    """The settings for a budget of the mean cost: the chance rule, which counts episodes, becomes the mean rule.
+    """The settings for a budget of the mean cost: a rule that counts episodes becomes the mean rule.
 
     λ has no upper limit then, unless the given one differs from that of the algorithm's `usual` settings, which is
     chosen for the units of the grid.
     """
-    if given.rule != "chance":
+    if given.rule not in ("chance", "share"):
         return given
     return replace(given, rule="mean", lam_most=None if given.lam_most == usual.lam_most else given.lam_most)

@@ -14,6 +14,7 @@ from jax import Array
 from jax.nn import relu
 
 from safedsr.core.config import MultiplierConfig
+from safedsr.core.units import Units
 
 
 class Multiplier(NamedTuple):
@@ -26,8 +27,17 @@ class Multiplier(NamedTuple):
     begun: Array  # [] bool, false while λ waits for the first goal
 
 
+class Ended(NamedTuple):
+    """An episode that has ended."""
+
+    cost: Array  # [J]
+    aim: Array  # [J]
+    goals: bool = True  # whether episodes can reach a goal
+
+
+Update = Callable[[Multiplier, Ended, MultiplierConfig], Multiplier]
 LEAST_AIM = 0.1  # the mean rule divides by at least this
-Update = Callable[[Multiplier, Array, Array, MultiplierConfig], Multiplier]
+LEAST, MOST = 2.0**-8, 2.0**8  # limits of λ under the share rule
 
 
 def init(num_costs: int, config: MultiplierConfig) -> Multiplier:
@@ -42,32 +52,42 @@ def at(lam: Array) -> Multiplier:
     return Multiplier(lam=lam, integral=lam, error=zero, level=zero, begun=jnp.array(True))
 
 
-def begin(m: Multiplier, reached: Array, config: MultiplierConfig) -> Multiplier:
-    """Set λ to λ₀ if λ waits for the first goal and the goal is reached."""
-    lam, integral = (jnp.where(reached & ~m.begun, config.lam_start, x) for x in (m.lam, m.integral))
+def begin(m: Multiplier, reached: Array, start: Array | float) -> Multiplier:
+    """Set λ to λ₀, which is `start`, if λ waits for the first goal and the goal is reached."""
+    lam, integral = (jnp.where(reached & ~m.begun, start, x) for x in (m.lam, m.integral))
     return m._replace(lam=lam, integral=integral, begun=m.begun | reached)
 
 
-def proportional(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Multiplier:
+def proportional(m: Multiplier, e: Ended, config: MultiplierConfig) -> Multiplier:
     """Eq. (16): λ ← max(0, λ + α_λ (C_ep - b))."""
-    return m._replace(lam=relu(m.lam + config.lam_lr * (cost - aim)))
+    return m._replace(lam=relu(m.lam + config.lam_lr * (e.cost - e.aim)))
 
 
-def sign(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Multiplier:
+def sign(m: Multiplier, e: Ended, config: MultiplierConfig) -> Multiplier:
     """Sec. H: λ rises by a fixed step if the cost of the episode exceeds `aim`, else it falls by the same step."""
-    return m._replace(lam=relu(m.lam + jnp.where(cost > aim, config.lam_step, -config.lam_step)))
+    return m._replace(lam=relu(m.lam + jnp.where(e.cost > e.aim, config.lam_step, -config.lam_step)))
 
 
-def chance(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Multiplier:
+def chance(m: Multiplier, e: Ended, config: MultiplierConfig) -> Multiplier:
     """λ rises if an episode exceeds `aim`, else it falls; in equilibrium, a share `chance` of episodes exceeds it."""
-    lam = m.lam + config.lam_step * ((cost > aim) - config.chance)
+    lam = m.lam + config.lam_step * ((e.cost > e.aim) - config.chance)
     return m._replace(lam=jnp.clip(lam, 0.0, config.lam_most))
 
 
-def mean(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Multiplier:
+def mean(m: Multiplier, e: Ended, config: MultiplierConfig) -> Multiplier:
     """λ ← λ + α (C_ep - b) / b, within its limits; in equilibrium, the mean cost is `aim`, whatever its units."""
-    lam = m.lam + config.lam_step * (cost - aim) / jnp.maximum(aim, LEAST_AIM)
+    lam = m.lam + config.lam_step * (e.cost - e.aim) / jnp.maximum(e.aim, LEAST_AIM)
     return m._replace(lam=jnp.clip(lam, 0.0, config.lam_most))
+
+
+def share(m: Multiplier, e: Ended, config: MultiplierConfig) -> Multiplier:
+    """Like `chance`, but λ changes by a factor; where there are no goals, its upper limit does not hold.
+
+    The limit is for budgets that cannot be kept: a larger λ would then keep the agent from the goal.
+    """
+    most = config.lam_most if e.goals and config.lam_most is not None else MOST
+    factor = jnp.exp(config.lam_step * ((e.cost > e.aim) - config.chance))
+    return m._replace(lam=jnp.clip(factor * jnp.maximum(m.lam, LEAST), LEAST, most))
 
 
 class Pid(NamedTuple):
@@ -104,19 +124,50 @@ def pid_step(before: Pid, cost: Array, aim: Array, earlier: Array, gains: Gains)
     return Pid(lam, integral, error, level)
 
 
-def pid(m: Multiplier, cost: Array, aim: Array, config: MultiplierConfig) -> Multiplier:
+def pid(m: Multiplier, e: Ended, config: MultiplierConfig) -> Multiplier:
     """A PID controller whose derivative term compares with the previous episode."""
-    found = pid_step(Pid(m.lam, m.integral, m.error, m.level), cost, aim, m.level, config)
+    found = pid_step(Pid(m.lam, m.integral, m.error, m.level), e.cost, e.aim, m.level, config)
     return m._replace(**found._asdict())
 
 
-RULES: dict[str, Update] = {"proportional": proportional, "sign": sign, "pid": pid, "chance": chance, "mean": mean}
+RULES: dict[str, Update] = {
+    "proportional": proportional,
+    "sign": sign,
+    "pid": pid,
+    "chance": chance,
+    "share": share,
+    "mean": mean,
+}
+
+
+def after_episode(m: Multiplier, e: Ended, config: MultiplierConfig, units: Units | None = None) -> Multiplier:
+    """The state after an episode; with `units`, the rule works with pure numbers."""
+    if units is None:
+        return RULES[config.rule](m, e, config)
+    each = jnp.where(units.cost > 0, units.cost, 1.0)
+    pure = Ended(e.cost / each, e.aim / each, e.goals)
+    return scaled(RULES[config.rule](scaled(m, 1 / units.lam), pure, config), units.lam)
+
+
+def scaled(m: Multiplier, factor: Array) -> Multiplier:
+    """The state with λ in other units."""
+    return m._replace(lam=factor * m.lam, integral=factor * m.integral)
 
 
 def after_step(
-    m: Multiplier, cost: Array, aim: Array, done: Array, reached: Array, now: Array, config: MultiplierConfig
+    m: Multiplier,
+    cost: Array,
+    aim: Array,
+    done: Array,
+    reached: Array,
+    now: Array,
+    config: MultiplierConfig,
+    units: Units | None = None,
+    *,
+    goals: bool = True,
 ) -> Multiplier:
     """The state after an environment step; `now` is the number of steps before it, `cost` [J] the episode's so far."""
     when = done & m.begun & (now >= config.penalty_start)
-    tuned = RULES[config.rule](m, cost, aim, config)
-    return begin(jax.tree.map(lambda new, old: jnp.where(when, new, old), tuned, m), reached, config)
+    tuned = after_episode(m, Ended(cost, aim, goals), config, units)
+    m = jax.tree.map(lambda new, old: jnp.where(when, new, old), tuned, m)
+    return begin(m, reached, config.lam_start if units is None else config.lam_start * units.lam)

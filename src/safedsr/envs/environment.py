@@ -122,6 +122,8 @@ class Groups(NamedTuple):
     scaled: Callable[[PyTree, Array], Array]  # (frame, obs) -> obs between 0 and 1
     units: Callable[[PyTree, Array], Array]  # (frame, obs) -> obs in units of a group's width
     own: Callable[[PyTree, PyTree], np.ndarray]  # (frame of stacked params, params) -> groups without padding
+    grow: Callable[[PyTree, Array], tuple[PyTree, Array]] | None = None
+    """(frame, obs [n, …]) -> frame after these observations, and which groups are new, if groups are learnt."""
 
 
 def stack_arrays(params: Sequence[PyTree]) -> PyTree:

@@ -43,7 +43,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "no-wait": {"after_goal": False},
     "paper-penalty": {"rule": "proportional", "lam_start": 0.0, "after_goal": False},
 }
-_PLUS: dict[str, Any] = {"algorithms": ("safedsr-plus",), "first_seed": FRESH, "preset": "recommended"}
+_PLUS: dict[str, Any] = {"algorithms": ("safedsr-plus",), "first_seed": FRESH, "preset": "cells"}
 
 
 EXPERIMENTS: dict[str, tuple[RunGroup, ...]] = {

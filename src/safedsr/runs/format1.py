@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 def upgrade_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration of any format in the current format."""
+    if config.get("algorithm") == "safedsr-plus" and "outcomes" not in config.get("agent", {"outcomes": True}):
+        config = {**config, "agent": {**config["agent"], "outcomes": False}}  # reward and costs were no features then
     if "environments" not in config:
         return dict(config)
     tasks = [

@@ -9,11 +9,12 @@ from safedsr.validation import check_fields, require
 
 @dataclass(frozen=True)
 class SafeDsrPlusConfig(ValueBasedSettings):
-    """SafeDSR-plus: successor features over groups of states; on the grid, over the cells of the map."""
+    """SafeDSR-plus: successor features over codes of states, the reward and the costs. λ and losses are pure numbers:
+    rewards are in units of the largest return that was observed, costs in units of their budgets."""
 
     epsilon: EpsilonSchedule = EpsilonSchedule()
     multiplier: MultiplierConfig = MultiplierConfig(
-        rule="chance", lam_start=0.05, after_goal=True, lam_step=0.001, lam_most=0.05, chance=0.02
+        rule="share", lam_start=0.25, after_goal=True, lam_step=0.02, lam_most=0.25, chance=0.02
     )
     gamma: float = 0.99
     """Discount factor."""
@@ -21,6 +22,8 @@ class SafeDsrPlusConfig(ValueBasedSettings):
     """Minibatch size."""
     even_share: float = 0.5
     """Share of a minibatch that is sampled uniformly over the groups of next states."""
+    idle_share: float = 0.25
+    """Share of a minibatch for transitions that left the observation unchanged, such as a push against a wall."""
     buffer_size: int = 50_000
     """Capacity of the replay memory for the latest transitions."""
     kept: int = 200
@@ -41,10 +44,15 @@ class SafeDsrPlusConfig(ValueBasedSettings):
     """Loss weight of the squared error of M, summed over groups."""
     beta_r: float = 1.0
     """Loss weight of the squared error of Q."""
-    beta_c: float = 0.0025
+    beta_c: float = 0.0625
     """Loss weight of the squared error of K; about λ²."""
+    outcomes: bool = True
+    """Reward and costs are features themselves, in units of what was observed; if not, their weights are the means of
+    each code, and λ and the loss weights are in the units of rewards and costs."""
+    own_groups: bool = True
+    """The environment's own groups of states, such as the cells of a map, are the codes, if it has any."""
     points: int = 256
-    """Number of points by which states are grouped, if the environment has no groups of its own, such as cells."""
+    """Number of points whose nearest is the code of a state, if no groups of the environment are used."""
     octaves: int = 6
     """Number of wavelengths (2, 4, 8 … group widths) of the sine and cosine inputs for each observation."""
     trunk: int = 128
@@ -57,11 +65,24 @@ class SafeDsrPlusConfig(ValueBasedSettings):
     def __post_init__(self) -> None:
         check_fields(self)
         check_value_based(self)
-        for name in ("even_share", "plan_epsilon"):
+        for name in ("even_share", "idle_share", "plan_epsilon"):
             require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "give a share between 0 and 1")
         for name in ("beta_m", "beta_r", "beta_c", "octaves"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "give a value of at least 0")
         for name in ("kept", "points", "trunk", "head"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "give at least 1")
+        whole = self.even_share + self.idle_share
+        require(whole <= 1, "even_share + idle_share", whole, "give shares that sum to at most 1")
         most = self.batch_size
         require(1 <= self.phi_batch <= most, "phi_batch", self.phi_batch, f"give 1 to {most}, the size of a batch")
+
+
+# The settings of the agent whose features are the cells of the map alone, in the units of the grid.
+CELLS = {
+    "outcomes": False,
+    "idle_share": 0.0,
+    "beta_c": 0.0025,
+    "multiplier": MultiplierConfig(
+        rule="chance", lam_start=0.05, after_goal=True, lam_step=0.001, lam_most=0.05, chance=0.02
+    ),
+}

@@ -1,8 +1,14 @@
-"""Groups of states, whose visits SafeDSR-plus predicts: the environment's own, or one for each of n points."""
+"""Codes of states, whose visits SafeDSR-plus predicts: the environment's own groups, or the nearest of n points.
+
+The points are observations. As long as fewer than n points are there, a new observation becomes one; later it replaces
+a point of the closest pair, if it is farther from all points than these two are from each other. So the points spread
+over what the agent has seen, none of them is unused, and they change less and less.
+"""
 
 import functools
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -10,44 +16,40 @@ from jax import Array
 from safedsr.agents.plus.config import SafeDsrPlusConfig
 from safedsr.agents.value_based.trainer import scaled_spec
 from safedsr.envs.environment import Environment, Groups, Spec
-from safedsr.errors import UserError
 from safedsr.types import PyTree
+
+FARTHER = 1.2  # a new point has to be farther by this factor (of squared distances), so that points settle
 
 
 class Points(NamedTuple):
-    """Points between the bounds of the observations; arrays, because they are saved with a policy."""
+    """A codebook over observations; arrays, because it is saved with a policy."""
 
     points: Array  # [n, observations] each between 0 and 1
+    used: Array  # [n] bool
     low: Array  # [observations]
     span: Array  # [observations] high - low
 
 
 def groups_of(environment: Environment, config: SafeDsrPlusConfig) -> Groups:
-    """The environment's own groups, or groups by the nearest of `config.points` quasi-random points."""
-    if environment.groups is not None:
+    """The environment's own groups, if it has any and the settings say so, or groups by the nearest point."""
+    if environment.groups is not None and config.own_groups:
         return environment.groups
-    spec = scaled_spec(environment.spec)
-    if not np.isfinite(spec.bounds).all():
-        raise UserError(
-            f"safedsr-plus groups states by their observations, and the environment '{environment.name}' gives no "
-            "bounds for them: give low and high in its Spec, or features of its own"
-        )
-    return nearest_point(spec, config.points, config.octaves)
+    return nearest_point(scaled_spec(environment.spec), config.points, config.octaves)
 
 
 @functools.cache
 def nearest_point(spec: Spec, count: int, octaves: int) -> Groups:
     """Groups of states by the nearest of `count` points; the unit of width is 2^(1 - octaves) of high - low."""
-    from scipy.stats.qmc import Halton
-
-    assert spec.low is not None and spec.high is not None
-    low, high = np.asarray(spec.low, np.float32), np.asarray(spec.high, np.float32)
-    points = Halton(spec.observations, scramble=False).random(count).astype(np.float32)
+    low, high = (np.asarray(side, np.float32) for side in spec.bounds)
+    bounded = np.isfinite(low) & np.isfinite(high)
+    low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
     units = 2.0 ** (octaves - 1)
 
     def frame(params: PyTree) -> Points:
         del params  # the bounds do not depend on the parameters
-        return Points(jnp.asarray(points), jnp.asarray(low), jnp.asarray(np.maximum(high - low, 1e-9)))
+        span = np.maximum(high - low, 1e-9).astype(np.float32)
+        empty = jnp.zeros((count, spec.observations))
+        return Points(empty, jnp.zeros(count, bool), jnp.asarray(low, jnp.float32), jnp.asarray(span))
 
     def scaled(frame: Points, obs: Array) -> Array:
         return (obs - frame.low) / frame.span
@@ -55,8 +57,34 @@ def nearest_point(spec: Spec, count: int, octaves: int) -> Groups:
     return Groups(
         count=lambda params: count,
         frame=frame,
-        index=lambda frame, obs: jnp.argmin(jnp.sum((frame.points - scaled(frame, obs)[None]) ** 2, -1)),
+        index=lambda frame, obs: jnp.argmin(_distances(frame, scaled(frame, obs))),
         scaled=scaled,
         units=lambda frame, obs: units * scaled(frame, obs),
         own=lambda frame, params: np.arange(count),
+        grow=grow,
     )
+
+
+def _distances(frame: Points, point: Array) -> Array:
+    """Squared distances from all points [n]; infinite for those that are not used."""
+    return jnp.where(frame.used, jnp.sum((frame.points - point) ** 2, -1), jnp.inf)
+
+
+def grow(frame: Points, obs: Array) -> tuple[Points, Array]:
+    """The points after observations [m, …], of which the one that is farthest from all points may become one.
+
+    Also returned: which points are new [n].
+    """
+    candidates = (obs - frame.low) / frame.span
+    away = jax.vmap(lambda one: jnp.min(_distances(frame, one)))(candidates)
+    best = jnp.argmax(away)
+    count = len(frame.used)
+    both = frame.used[:, None] & frame.used[None] & ~jnp.eye(count, dtype=bool)
+    apart = jnp.sum((frame.points[:, None] - frame.points[None]) ** 2, -1)
+    apart = jnp.where(both, apart, jnp.inf).min(1)  # [n] to the next point
+    full = frame.used.all()
+    place = jnp.where(full, jnp.argmin(apart), jnp.argmin(frame.used))
+    better = (away[best] > 0) & (~full | (away[best] > FARTHER * apart.min()))
+    new = better & (jnp.arange(count) == place)
+    points = jnp.where(new[:, None], candidates[best], frame.points)
+    return frame._replace(points=points, used=frame.used | new), new

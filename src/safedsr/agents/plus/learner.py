@@ -1,9 +1,9 @@
-"""SafeDSR-plus: successor features over groups of states. It is not in the paper.
+"""SafeDSR-plus: successor features over codes of states, the reward and the costs. It is not in the paper.
 
-A feature is a group of states (a cell of the map): M(s, a) is the expected discounted number of visits to each group.
-The weights w_r and w_c are the mean reward and costs of each group, so they need no gradient steps and fit any cost
-map. The loss of M is mainly the squared errors of Q = M·w_r and K = M·w_c, with a small term for M itself. Losses are
-written for one transition.
+The features of a step are the code of s′ as a one-hot vector (its cell on the map, or the nearest of some points), its
+reward and its costs. So M(s, a) is the expected discounted number of visits to each code, and its last rows are Q and
+K themselves, in units of rewards and costs. The code rows express any other cost. Losses are written for one
+transition.
 """
 
 from functools import partial
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
 
@@ -21,12 +22,15 @@ from safedsr.agents.value_based.trainer import Memory
 from safedsr.core import replay
 from safedsr.core.nets import Mlp, dense, descend
 from safedsr.core.replay import Codec, Reservoir
+from safedsr.core.units import Units, ones
 from safedsr.envs.environment import Groups, Spec
 from safedsr.types import PyTree, Transition, Values
 
+CANDIDATES = 16  # rows that are looked at for each one that changed nothing
+
 
 class Kit(NamedTuple):
-    """Static arguments of the compiled functions: settings, groups of states, and the environment's spec."""
+    """Static arguments of the compiled functions: settings, codes of states, and the environment's spec."""
 
     config: SafeDsrPlusConfig
     groups: Groups
@@ -61,14 +65,14 @@ class GroupNet(eqx.Module):
 
 
 class Forecast(NamedTuple):
-    """φ: predicts the group of s′."""
+    """φ: predicts the code of s′."""
 
     net: GroupNet
     frame: PyTree
 
 
 def features(phi: Forecast, obs: Array, action: Array, groups: Groups) -> Array:
-    """φ(s, a): the probability that s′ is in each group, [groups]."""
+    """φ(s, a): the probability of each code of s′, [codes]."""
     return jax.nn.softmax(phi.net(obs, action, phi.frame, groups))
 
 
@@ -91,12 +95,18 @@ class PlusState(NamedTuple):
     phi_optimizer: PyTree
     successor_optimizer: PyTree
 
+    @property
+    def codes(self) -> int:
+        """The number of codes."""
+        return self.phi.last.weight.shape[0]
+
 
 def init(key: Array, params: PyTree, kit: Kit) -> PlusState:
-    """The initial state: M is 0, φ is uniform over the groups."""
-    count = kit.groups.count(params)
+    """The initial state: M is 0, φ is uniform over the codes."""
+    codes = kit.groups.count(params)
+    count = codes + (1 + kit.spec.costs if kit.config.outcomes else 0)
     phi_key, successor_key = jax.random.split(key)
-    phi, successor = (GroupNet(count, kit, key=k) for k in (phi_key, successor_key))
+    phi, successor = GroupNet(codes, kit, key=phi_key), GroupNet(count, kit, key=successor_key)
     return PlusState(
         frame=kit.groups.frame(params),
         phi=phi,
@@ -108,22 +118,38 @@ def init(key: Array, params: PyTree, kit: Kit) -> PlusState:
     )
 
 
-def go_on(policy: PlusPolicy, optimizer: Any, config: SafeDsrPlusConfig) -> PlusState:
-    """A learner state that continues from a policy, with new optimiser states."""
+def go_on(policy: PlusPolicy, optimizer: Any, units: Units, kit: Kit) -> PlusState:
+    """A learner state that continues from a policy, with new optimiser states.
+
+    The rows of Q and K in M become what the weights say, so that the weights are units again.
+    """
     (net, frame), successor, weights = policy
-    return PlusState(frame, net, successor, successor, weights, adam(config).init(net), optimizer.init(successor))
+    if kit.config.outcomes:
+        codes = codes_of(policy)
+        rows = jnp.concatenate([pure(weights.w_r, units.reward)[None], pure(weights.w_c, units.cost[:, None])])
+        last = jax.tree.map(lambda x: jnp.concatenate([x[:codes], rows @ x]), successor.last)
+        successor = eqx.tree_at(lambda n: n.last, successor, last)
+        weights = unit_weights(units, codes + len(rows))
+    return PlusState(frame, net, successor, successor, weights, adam(kit.config).init(net), optimizer.init(successor))
 
 
-def crop(policy: PlusPolicy, params: PyTree, groups: Groups) -> PlusPolicy:
-    """The policy without the groups of the padding, which is added if tasks of different sizes are trained together."""
+def codes_of(policy: PlusPolicy) -> int:
+    """The number of codes."""
+    return policy.phi.net.last.weight.shape[0]
+
+
+def crop(policy: PlusPolicy, params: PyTree, kit: Kit) -> PlusPolicy:
+    """The policy without the codes of the padding, which is added if tasks of different sizes are trained together."""
     (net, frame), successor, weights = policy
-    keep = groups.own(frame, params)
+    keep = kit.groups.own(frame, params)
+    rows = np.concatenate([keep, np.arange(codes_of(policy), len(weights.w_r))])
 
-    def of(net: GroupNet) -> GroupNet:
+    def of(net: GroupNet, keep: np.ndarray) -> GroupNet:
         return eqx.tree_at(lambda n: n.last, net, jax.tree.map(lambda x: x[keep], net.last))
 
-    weights = Weights(weights.w_r[keep], weights.w_c[:, keep])
-    return PlusPolicy(Forecast(of(net), groups.frame(params)), of(successor), weights)
+    frame = frame if kit.groups.grow else kit.groups.frame(params)
+    weights = Weights(weights.w_r[rows], weights.w_c[:, rows])
+    return PlusPolicy(Forecast(of(net, keep), frame), of(successor, rows), weights)
 
 
 def adam(config: SafeDsrPlusConfig) -> Any:  # optax's types do not accept modules as parameters
@@ -133,9 +159,32 @@ def adam(config: SafeDsrPlusConfig) -> Any:  # optax's types do not accept modul
 
 def group_means(reservoir: Reservoir, codec: Codec) -> Weights:
     """w_r and w_c: the mean reward and costs of the stored transitions into each group; 0 if there are none."""
-    rows, seen = reservoir.rows[0], reservoir.seen[0]
-    t = codec.unpack(rows.sum(1) / jnp.maximum(jnp.minimum(seen, rows.shape[1]), 1)[:, None])
+    rows, filled = reservoir.rows[0], replay.filled_slots(reservoir)[0]
+    t = codec.unpack(jnp.where(filled[..., None], rows, 0.0).sum(1) / jnp.maximum(filled.sum(1), 1)[:, None])
     return Weights(t.reward, t.cost.T)
+
+
+def unit_weights(units: Units, count: int) -> Weights:
+    """The weights if reward and costs are the last of `count` features: their units there, else 0."""
+    costs = len(units.cost)
+    first = count - costs - 1
+    return Weights(
+        units.reward * jax.nn.one_hot(first, count),
+        units.cost[:, None] * jax.nn.one_hot(first + 1 + jnp.arange(costs), count),
+    )
+
+
+def in_units(s: PlusState, units: Units) -> PlusState:
+    """The state with its rows of reward and costs in other units; Q and K are the same as before."""
+    weights = unit_weights(units, len(s.weights.w_r))
+    old, new = (w.w_r + w.w_c.sum(0) for w in (s.weights, weights))
+    factor = jnp.where((old > 0) & (new > 0), old / jnp.where(new > 0, new, 1.0), 1.0)
+
+    def of(net: GroupNet) -> GroupNet:
+        last = jax.tree.map(lambda x: x * factor.reshape(-1, *[1] * (x.ndim - 1)), net.last)
+        return eqx.tree_at(lambda n: n.last, net, last)
+
+    return s._replace(successor=of(s.successor), target=of(s.target), weights=weights)
 
 
 def scores(successor: GroupNet, weights: Weights, hidden: Array, lam: Array) -> Array:
@@ -144,30 +193,45 @@ def scores(successor: GroupNet, weights: Weights, hidden: Array, lam: Array) -> 
     return hidden @ (direction @ successor.last.weight) + direction @ successor.last.bias  # type: ignore[operator]
 
 
-def successor_target(s: PlusState, t: Transition, lam: Array, kit: Kit) -> Array:
-    """The target of M: the group of s′ as a one-hot vector, plus γ·M(s′, a′), averaged over ε-greedy actions a′."""
+def outcome(s: PlusState, t: Transition, units: Units, kit: Kit) -> Array:
+    """The features of a transition [d]: the code of s′ as a one-hot vector, and reward and costs in their units."""
+    codes = jax.nn.one_hot(kit.groups.index(s.frame, t.next_obs), s.codes)
+    if not kit.config.outcomes:
+        return codes
+    return jnp.concatenate([codes, pure(t.reward, units.reward)[None], pure(t.cost, units.cost)])
+
+
+def pure(value: Array, unit: Array) -> Array:
+    """A value in its unit; unchanged if nothing is known about it, since it is 0 then."""
+    return value / jnp.where(unit > 0, unit, 1.0)
+
+
+def successor_target(s: PlusState, t: Transition, lam: Array, units: Units, kit: Kit) -> Array:
+    """The target of M: the features of the transition, plus γ·M(s′, a′), averaged over ε-greedy actions a′."""
     config, actions = kit.config, kit.spec.actions
     hidden = s.target.hidden(t.next_obs, s.frame, kit.groups)
     best = jax.nn.one_hot(jnp.argmax(scores(s.target, s.weights, hidden, lam)), actions)
     chances = (1 - config.plan_epsilon) * best + config.plan_epsilon / actions
-    entered = jax.nn.one_hot(kit.groups.index(s.frame, t.next_obs), len(s.weights.w_r))
-    return entered + config.gamma * (1 - t.terminated) * dense(s.target.last, chances @ hidden)
+    return outcome(s, t, units, kit) + config.gamma * (1 - t.terminated) * dense(s.target.last, chances @ hidden)
 
 
-def successor_loss(successor: GroupNet, s: PlusState, t: Transition, goal: Array, kit: Kit) -> Array:
-    """The squared errors of Q = M·w_r, of K = M·w_c and of M, weighted by β_r, β_c and `beta_m`."""
+def successor_loss(successor: GroupNet, s: PlusState, t: Transition, goal: Array, units: Units, kit: Kit) -> Array:
+    """The squared errors of Q and K in their units and of M's visits, weighted by β_r, β_c and `beta_m`."""
     config = kit.config
     error = goal - successor(t.obs, t.action, s.frame, kit.groups)
-    reward, cost = error @ s.weights.w_r, s.weights.w_c @ error
-    return config.beta_r * reward**2 + config.beta_c * cost @ cost + config.beta_m * error @ error
+    reward, cost = pure(error @ s.weights.w_r, units.reward), pure(s.weights.w_c @ error, units.cost)
+    visits = error[: s.codes]
+    return config.beta_r * reward**2 + config.beta_c * cost @ cost + config.beta_m * visits @ visits
 
 
-def learn_successor(s: PlusState, batch: Transition, lam: Array, optimizer: Any, kit: Kit) -> tuple[PlusState, Array]:
+def learn_successor(
+    s: PlusState, batch: Transition, lam: Array, units: Units, optimizer: Any, kit: Kit
+) -> tuple[PlusState, Array]:
     """One gradient step for M."""
-    goals = jax.vmap(successor_target, (None, 0, None, None))(s, batch, lam, kit)
+    goals = jax.vmap(lambda t: successor_target(s, t, lam, units, kit))(batch)
 
     def loss(successor: GroupNet) -> Array:
-        return jax.vmap(successor_loss, (None, None, 0, 0, None))(successor, s, batch, goals, kit).mean()
+        return jax.vmap(lambda t, goal: successor_loss(successor, s, t, goal, units, kit))(batch, goals).mean()
 
     value, slope = jax.value_and_grad(loss)(s.successor)
     successor, moments = descend(optimizer, slope, s.successor, s.successor_optimizer)
@@ -175,7 +239,7 @@ def learn_successor(s: PlusState, batch: Transition, lam: Array, optimizer: Any,
 
 
 def learn_phi(s: PlusState, batch: Transition, kit: Kit) -> tuple[PlusState, Array]:
-    """One gradient step for φ on the cross-entropy of the group of s′."""
+    """One gradient step for φ on the cross-entropy of the code of s′."""
 
     def loss(phi: GroupNet) -> Array:
         logits = jax.vmap(lambda obs, action: phi(obs, action, s.frame, kit.groups))(batch.obs, batch.action)
@@ -187,25 +251,49 @@ def learn_phi(s: PlusState, batch: Transition, kit: Kit) -> tuple[PlusState, Arr
     return s._replace(phi=phi, phi_optimizer=optimizer), value
 
 
+def choose_rows(key: Array, memory: Memory, kit: Kit) -> Array:
+    """Batches [updates, batch, width]: rows that changed nothing, other rows of the ring, and rows even over codes.
+
+    Rows that changed nothing are few, and yet decide whether a greedy agent goes on where it pushes against a wall.
+    """
+    assert memory.reservoir is not None
+    config, codec = kit.config, kit.spec.codec
+    batches, size = config.update_steps, config.batch_size
+    rows = replay.choose_biased(key, memory.reservoir, memory.filled, batches, size, share=config.even_share).rows(
+        memory.ring
+    )
+    idle = round(size * config.idle_share)
+    if not idle:
+        return rows
+    places = replay.choose(jax.random.fold_in(key, 0), memory.filled, (batches, CANDIDATES * idle))
+
+    def first_idle(candidates: Array) -> Array:
+        t = codec.unpack(candidates)
+        moved = (t.obs != t.next_obs).any(-1)
+        return candidates[jnp.argsort(moved)[:idle]]
+
+    return jnp.concatenate([jax.vmap(first_idle)(memory.ring[places]), rows[:, idle:]], 1)
+
+
 def learn(
     s: PlusState, memory: Memory, lam: Array, key: Array, phase: str, kit: Kit
 ) -> tuple[PlusState, dict[str, Array]]:
-    """One round of updates; w_r and w_c are computed first, from the reservoir."""
+    """One round of updates; w_r and w_c are set first: the units, or the means of each code from the reservoir."""
     del phase  # there is only one learning phase
     assert memory.reservoir is not None
-    config = kit.config
-    batches = replay.choose_biased(
-        key, memory.reservoir, memory.filled, config.update_steps, config.batch_size, share=config.even_share
-    )
+    config, units = kit.config, memory.units or ones(kit.spec.costs)
 
     def update(s: PlusState, batch: Transition) -> tuple[PlusState, tuple[Array, Array]]:
-        # φ learns from the end of the batch, where transitions are sampled uniformly over groups.
+        # φ learns from the end of the batch, where transitions are sampled uniformly over codes.
         s, phi_value = learn_phi(s, jax.tree.map(lambda x: x[-config.phi_batch :], batch), kit)
-        s, value = learn_successor(s, batch, lam, adam(config), kit)
+        s, value = learn_successor(s, batch, lam, units, adam(config), kit)
         return s, (phi_value, value)
 
-    s = s._replace(weights=group_means(memory.reservoir, kit.spec.codec))
-    s, (phi_values, values) = jax.lax.scan(update, s, memory.unpack(batches.rows(memory.ring)))
+    if config.outcomes:
+        s = in_units(s, units)
+    else:
+        s = s._replace(weights=group_means(memory.reservoir, kit.spec.codec))
+    s, (phi_values, values) = jax.lax.scan(update, s, memory.unpack(choose_rows(key, memory, kit)))
     return s, {"phi_loss": phi_values.mean(), "successor_loss": values.mean()}
 
 

@@ -3,12 +3,13 @@
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 
 from safedsr.agents.plus import learner as plus
 from safedsr.agents.plus.config import SafeDsrPlusConfig
 from safedsr.agents.plus.groups import groups_of
-from safedsr.agents.plus.learner import Forecast, Kit, PlusPolicy
+from safedsr.agents.plus.learner import Forecast, Kit, PlusPolicy, PlusState
 from safedsr.agents.plus.rehearsal import rehearse
 from safedsr.agents.value_based.trainer import Learner, make_trainer, reservoir_rows
 from safedsr.core import replay
@@ -17,10 +18,17 @@ from safedsr.envs.environment import Environment
 from safedsr.types import Adaptable, PyTree, Trainer, Transition
 
 
-def offer(key: Array, reservoir: Reservoir, rows: Array, steps: Transition, params: PyTree, kit: Kit) -> Reservoir:
-    """The reservoir after these rows, each in the bin of the group of its s′."""
-    entered = jax.vmap(kit.groups.index, (None, 0))(kit.groups.frame(params), steps.next_obs)
-    return replay.store(key, reservoir, rows, entered[None])
+def offer(
+    key: Array, s: PlusState, reservoir: Reservoir, rows: Array, steps: Transition, params: PyTree, kit: Kit
+) -> tuple[PlusState, Reservoir]:
+    """The reservoir after these rows, each in the bin of the code of its s′; codes may be learnt from them first."""
+    del params  # the state has the codes
+    if kit.groups.grow:
+        frame, new = kit.groups.grow(s.frame, steps.next_obs)
+        s = s._replace(frame=frame)
+        reservoir = reservoir._replace(seen=jnp.where(new[None], 0, reservoir.seen))
+    entered = jax.vmap(kit.groups.index, (None, 0))(s.frame, steps.next_obs)
+    return s, replay.store(key, reservoir, rows, entered[None])
 
 
 def make_plus(config: SafeDsrPlusConfig, environment: Environment) -> Trainer:
@@ -39,10 +47,11 @@ def make_plus(config: SafeDsrPlusConfig, environment: Environment) -> Trainer:
         reservoir=lambda params: replay.init_reservoir(1, groups.count(params), config.kept, width),
         offer=partial(offer, kit=kit),
         memory=reservoir_rows,
-        crop=partial(plus.crop, groups=groups),
+        crop=partial(plus.crop, kit=kit),
+        in_units=config.outcomes,
         adaptable=Adaptable(
             features=lambda policy, obs, action: plus.features(policy.phi, obs, action, groups),
-            learner=lambda policy, key: plus.go_on(policy, plus.adam(config), config),
+            learner=lambda policy, key, units: plus.go_on(policy, plus.adam(config), units, kit),
             rehearse=partial(rehearse, kit=kit),
             settled=config.settled,
             settings=config,

@@ -16,9 +16,10 @@ ROUND = 500  # updates between two searches for λ
 
 
 def rehearse(
-    policy: DsrPolicy, steps: Transition, updates: int, seed: int, spec: Spec, config: SafeDsrConfig
+    policy: DsrPolicy, steps: Transition, updates: int, seed: int, units: None, spec: Spec, config: SafeDsrConfig
 ) -> Rehearsal:
     """Rounds of updates of M by Eq. (11) on stored transitions; φ is frozen, so their features are computed once."""
+    del units  # the paper's agent works with rewards and costs as they are
     key, learner_key = jax.random.split(jax.random.key(seed))
     cached = _all_features(policy.phi, steps)
 

@@ -24,13 +24,14 @@ def known_features(s: DsrState, t: Transition) -> Array:
 
 def offer(
     key: Array,
+    s: DsrState,
     reservoir: Reservoir,
     rows: Array,
     steps: Transition,
     params: PyTree,
     environment: Environment,
     config: SafeDsrConfig,
-) -> Reservoir:
+) -> tuple[DsrState, Reservoir]:
     """The reservoir after these rows, each in the bin of its reward and in the bin of each cost.
 
     If the environment does not give the ranges of reward and costs, the bins cover the values so far.
@@ -41,7 +42,7 @@ def offer(
         assert reservoir.ranges is not None
         reservoir = reservoir._replace(ranges=replay.widen(reservoir.ranges, signals))
     low, high = known or reservoir.ranges  # type: ignore[misc]
-    return replay.store(key, reservoir, rows, replay.value_bins(signals, low, high, config.value_bins))
+    return s, replay.store(key, reservoir, rows, replay.value_bins(signals, low, high, config.value_bins))
 
 
 def make_safedsr(config: SafeDsrConfig, environment: Environment) -> Trainer:
@@ -75,7 +76,7 @@ def make_safedsr(config: SafeDsrConfig, environment: Environment) -> Trainer:
         prepare=prepare,
         adaptable=Adaptable(
             features=lambda policy, obs, action: policy.phi.features(obs, action),
-            learner=partial(go_on, spec=spec, config=config),
+            learner=lambda policy, key, units: go_on(policy, key, spec, config),
             rehearse=partial(rehearse, spec=spec, config=config),
             settled=max(config.freeze, config.settled),
             settings=replace(config, pretrain=0),  # φ is trained already

@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from safedsr.core import multiplier, replay, scaling
+from safedsr.core import multiplier, replay, scaling, units
 from safedsr.core.exploration import epsilon_at, epsilon_greedy
 from safedsr.core.multiplier import Multiplier
 from safedsr.core.normalizer import Running
-from safedsr.core.replay import Codec
+from safedsr.core.units import Scale, Units
 from safedsr.envs.environment import Spec
 from safedsr.types import JOINED, Adaptable, Choice, Draws, PyTree, Rehearsal, Seen, Trainer, Transition, Values
 
@@ -37,6 +37,7 @@ class Memory(NamedTuple):
     filled: Array
     cache: Array | None
     unpack: Callable[[Array], Transition]  # rows -> transitions as the learner gets them
+    units: Units | None = None  # of rewards and costs, if the learner uses them
 
 
 class State(NamedTuple):
@@ -49,6 +50,7 @@ class State(NamedTuple):
     count: Array  # [] int32, number of rows written to the ring so far
     reservoir: replay.Reservoir | None
     scale: Running | None = None  # of observations, if the environment's Spec says that they are scaled
+    signals: Scale | None = None  # of rewards and costs, if the learner uses units
 
 
 class Learner(NamedTuple):
@@ -66,8 +68,8 @@ class Learner(NamedTuple):
     phases: tuple[tuple[str, int | None], ...]  # name and end of each phase; the first has no learning
     losses: tuple[str, ...]  # names of the losses from `learn`
     reservoir: Callable[[PyTree], replay.Reservoir] | None = None  # params -> an empty reservoir
-    offer: Callable[[Array, replay.Reservoir, Array, Transition, PyTree], replay.Reservoir] | None = None
-    """(key, reservoir, rows, their transitions, params) -> the reservoir after these rows."""
+    offer: Callable[..., tuple[PyTree, replay.Reservoir]] | None = None
+    """(key, learner state, reservoir, rows, their transitions, params) -> both after these rows."""
     cache: Mapping[str, Callable[[PyTree, Transition], Array]] = MappingProxyType({})
     """Phase -> (learner state, transition) -> its values that are constant during that phase and are cached."""
     restart: bool = False  # store the next episode's start as s′ if an episode ends
@@ -75,6 +77,7 @@ class Learner(NamedTuple):
     crop: Callable[[PyTree, PyTree], PyTree] = lambda policy, params: policy  # removes padding
     prepare: Callable[[PyTree, Array, PyTree], PyTree] | None = None  # (learner state, key, params) -> pretrained
     adaptable: Adaptable | None = None
+    in_units: bool = False  # λ and its update rule are in units of rewards and costs
 
 
 class Policy(NamedTuple):
@@ -83,6 +86,7 @@ class Policy(NamedTuple):
     learner: PyTree
     lam: Array  # [J]
     scale: Running | None = None
+    signals: Scale | None = None  # what the units of rewards and costs are computed from
 
 
 def looker(spec: Spec) -> Look:
@@ -108,7 +112,7 @@ def make_trainer(learner: Learner, config: Any, spec: Spec) -> Trainer:
         draw=partial(draw, config.train_every),
         begin=lambda state, obs: state,
         choose=partial(choose, learner, config, spec),
-        observe=partial(observe, learner, config, spec.codec),
+        observe=partial(observe, learner, config, spec),
         digest=partial(digest, learner, config, spec),
         sync=lambda state: state._replace(learner=learner.sync(state.learner)),
         cache=partial(cache_rows, learner, spec),
@@ -116,7 +120,7 @@ def make_trainer(learner: Learner, config: Any, spec: Spec) -> Trainer:
         last_phase=learner.phases[-1][0],
         block=config.train_every,
         period=config.sync_every,
-        policy=lambda state: Policy(learner.policy(state.learner), state.multiplier.lam, state.scale),
+        policy=lambda state: Policy(learner.policy(state.learner), state.multiplier.lam, state.scale, state.signals),
         values=lambda policy, obs: learner.values(policy.learner, look(policy.scale, obs), policy.lam),
         multipliers=lambda state: state.multiplier.lam,
         memory=learner.memory,
@@ -130,8 +134,8 @@ def make_trainer(learner: Learner, config: Any, spec: Spec) -> Trainer:
 def _with_scale(adaptable: Adaptable, look: Look) -> Adaptable:
     """Functions of whole policies and of observations as they are."""
 
-    def rehearse(policy: Policy, steps: Transition, updates: int, seed: int) -> Rehearsal:
-        return adaptable.rehearse(policy.learner, look_at(steps, policy.scale, look), updates, seed)
+    def rehearse(policy: Policy, steps: Transition, updates: int, seed: int, measure: Units | None) -> Rehearsal:
+        return adaptable.rehearse(policy.learner, look_at(steps, policy.scale, look), updates, seed, measure)
 
     return adaptable._replace(
         features=lambda policy, obs, action: adaptable.features(policy.learner, look(policy.scale, obs), action),
@@ -164,6 +168,7 @@ def init(learner: Learner, config: Any, spec: Spec, key: Array, seed: Array, par
         count=jnp.zeros((), jnp.int32),
         reservoir=learner.reservoir(params) if learner.reservoir else None,
         scale=scaling.init(spec.bounds) if spec.scaled else None,
+        signals=units.init(spec.costs) if learner.in_units else None,
     )
     return state, reset_key
 
@@ -184,7 +189,7 @@ def choose(learner: Learner, config: Any, spec: Spec, state: State, obs: Array, 
 def observe(
     learner: Learner,
     config: Any,
-    codec: Codec,
+    spec: Spec,
     state: State,
     choice: Choice,
     seen: Seen,
@@ -197,17 +202,25 @@ def observe(
     Before learning starts, the statistics of observations get s as one more sample.
     """
     del choice  # `seen` has its action
-    tuned = state.multiplier
+    tuned, signals, measure = state.multiplier, state.signals, None
+    if signals is not None:
+        before = units.units(signals, aim)
+        signals = units.push(signals, seen.reward, seen.cost, seen.done, config.gamma)
+        measure = units.units(signals, aim)
+        tuned = multiplier.scaled(tuned, measure.lam / before.lam)
     if phase != EVALUATE:
-        tuned = multiplier.after_step(tuned, seen.total, aim, seen.done, seen.success, now, config.multiplier)
+        done, reached, goals = seen.done, seen.success, spec.success
+        tuned = multiplier.after_step(
+            tuned, seen.total, aim, done, reached, now, config.multiplier, measure, goals=goals
+        )
     next_obs, terminated = seen.next_obs, seen.terminated.astype(jnp.float32)
     if learner.restart:
         next_obs, terminated = seen.start, jnp.where(seen.done & ~seen.terminated, JOINED, terminated)
-    row = codec.pack(Transition(seen.obs, seen.action, seen.reward, seen.cost, next_obs, terminated, seen.extra))
+    row = spec.codec.pack(Transition(seen.obs, seen.action, seen.reward, seen.cost, next_obs, terminated, seen.extra))
     scale = state.scale
     if scale is not None and phase == learner.phases[0][0]:
         scale = scaling.push(scale, seen.obs)
-    return state._replace(multiplier=tuned, scale=scale), row
+    return state._replace(multiplier=tuned, scale=scale, signals=signals), row
 
 
 def cache_rows(learner: Learner, spec: Spec, state: State, phase: str) -> Array | None:
@@ -234,7 +247,7 @@ def digest(
     phase: str,
 ) -> tuple[State, Array | None, dict[str, Array]]:
     """Store the rows of a block and learn, if the phase does so."""
-    del aim, now
+    del now
     before = state.count
     if phase not in (EVALUATE, PENALTY):
         state = remember(learner, spec, state, rows, params)
@@ -244,7 +257,8 @@ def digest(
         cache = replay.add(cache, jax.vmap(partial(_cached, learner, spec, state, phase))(rows), before)
     key, learn_key = jax.random.split(state.key)
     filled = jnp.minimum(state.count, config.buffer_size)
-    memory = Memory(state.ring, state.reservoir, filled, cache, partial(unpack, spec, state.scale))
+    measure = None if state.signals is None else units.units(state.signals, aim)
+    memory = Memory(state.ring, state.reservoir, filled, cache, partial(unpack, spec, state.scale), measure)
     learnt, losses = learner.learn(state.learner, memory, state.multiplier.lam, learn_key, phase)
     return state._replace(key=key, learner=learnt), cache, losses
 
@@ -255,8 +269,8 @@ def remember(learner: Learner, spec: Spec, state: State, rows: Array, params: Py
         assert learner.offer
         key, store_key = jax.random.split(state.key)
         transitions = unpack(spec, state.scale, rows)
-        reservoir = learner.offer(store_key, state.reservoir, rows, transitions, params)
-        state = state._replace(key=key, reservoir=reservoir)
+        learnt, reservoir = learner.offer(store_key, state.learner, state.reservoir, rows, transitions, params)
+        state = state._replace(key=key, learner=learnt, reservoir=reservoir)
     return state._replace(ring=replay.add(state.ring, rows, state.count), count=state.count + len(rows))
 
 
@@ -266,7 +280,8 @@ def refill(learner: Learner, spec: Spec, state: State, key: Array, rows: Array, 
         return state
     assert learner.offer
     empty, transitions = replay.emptied(state.reservoir), unpack(spec, state.scale, rows)
-    return state._replace(reservoir=learner.offer(key, empty, rows, transitions, params))
+    learnt, reservoir = learner.offer(key, state.learner, empty, rows, transitions, params)
+    return state._replace(learner=learnt, reservoir=reservoir)
 
 
 def proceed(
@@ -277,12 +292,14 @@ def proceed(
     `keys` [2] are for the learner and for the reservoir.
     """
     assert learner.adaptable
+    measure = None if policy.signals is None else Units(policy.signals.reward, policy.signals.cost)
     state = state._replace(
-        learner=learner.adaptable.learner(policy.learner, keys[0]),
+        learner=learner.adaptable.learner(policy.learner, keys[0], measure),
         multiplier=multiplier.at(policy.lam),
         ring=jnp.resize(rows, state.ring.shape),  # rows repeat if there are fewer than the ring holds
         count=jnp.int32(count),
         scale=policy.scale,
+        signals=policy.signals,
     )
     return refill(learner, spec, state, keys[1], rows, params)
 

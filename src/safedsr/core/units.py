@@ -1,0 +1,54 @@
+"""Units of rewards and costs, from what an agent has observed, so that its settings are pure numbers.
+
+The unit of rewards is the largest absolute reward or discounted return so far. The unit of a cost is its budget, or the
+largest cost of a step so far if that is larger, as with a budget of 0. If rewards, or costs and budgets, are given in
+other units, these units change with them, and the agent learns the same.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+
+class Scale(NamedTuple):
+    """What the units are computed from."""
+
+    gain: Array  # [] discounted sum of the rewards of the running episode
+    reward: Array  # [] largest absolute reward or discounted return so far
+    cost: Array  # [J] largest cost of a step so far
+
+
+class Units(NamedTuple):
+    """The units; 0 as long as nothing but zeros was observed."""
+
+    reward: Array  # []
+    cost: Array  # [J]
+
+    @property
+    def lam(self) -> Array:
+        """The unit of λ [J]: this much reward for this much cost; 1 if one of both is not known yet."""
+        known = (self.reward > 0) & (self.cost > 0)
+        return jnp.where(known, self.reward / jnp.where(known, self.cost, 1.0), 1.0)
+
+
+def init(costs: int) -> Scale:
+    """Before the first step."""
+    return Scale(jnp.zeros(()), jnp.zeros(()), jnp.zeros(costs))
+
+
+def push(scale: Scale, reward: Array, cost: Array, done: Array, gamma: float) -> Scale:
+    """After one more step."""
+    gain = gamma * scale.gain + reward
+    most = jnp.maximum(jnp.abs(gain), jnp.abs(reward))
+    return Scale(jnp.where(done, 0.0, gain), jnp.maximum(scale.reward, most), jnp.maximum(scale.cost, cost))
+
+
+def units(scale: Scale, budgets: Array) -> Units:
+    """The units for these budgets [J]."""
+    return Units(scale.reward, jnp.maximum(budgets, scale.cost))
+
+
+def ones(costs: int) -> Units:
+    """Units that change nothing."""
+    return Units(jnp.ones(()), jnp.ones(costs))

@@ -15,3 +15,8 @@ def forbidden(obs, action, next_obs, reward, info, low=1.1, high=1.3):
 def one_side(obs, action, next_obs, reward, info, limit=0.3):
     """1 in each step that ends to the right of `limit`."""
     return next_obs[0] > limit
+
+
+def between(obs, action, next_obs, reward, info, low=0.3, high=9.0):
+    """1 in each step that ends between `low` and `high`; both may be negative."""
+    return (low <= next_obs[0]) & (next_obs[0] <= high)

@@ -29,7 +29,7 @@ EPSILON, EPISODES, SHIFT = 0.1, 1_000, 2
 UPDATES, ENOUGH = 2_000, 0.99
 REDUCTION = """\
 A SafeDSR-plus agent, trained for some seconds only: one room, one seed, 30 000 steps instead of 500 000, and less
-exploration. λ keeps its start value once the goal is found: it would be tuned from step 100 000 on."""
+exploration. λ is searched in simulated episodes; M learns from stored steps alone."""
 
 
 class Shown(NamedTuple):

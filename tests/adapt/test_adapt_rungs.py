@@ -93,7 +93,7 @@ def test_m_from_memory_becomes_that_of_the_greedy_policy():
 def test_a_learner_goes_on_from_a_policy(agent):
     learner = agent.policy.learner
     assert agent.trainer.adaptable
-    state = agent.trainer.adaptable.learner(learner, jax.random.key(0))
+    state = agent.trainer.adaptable.learner(learner, jax.random.key(0), None)
     assert same_trees((state.encoder.phi, state.target_phi), (learner.phi, learner.phi))
     assert same_trees((state.successor, state.target_successor), (learner.successor, learner.successor))
     assert same_trees(state.weights, learner.weights) and not state.successor_optimizer[0].count

@@ -16,21 +16,35 @@ class EpsilonSchedule:
     """ε until `epsilon_from`."""
     epsilon_end: float = 0.25
     """ε from `epsilon_to` on."""
-    epsilon_from: int = 20_000
-    """Environment step at which ε starts to fall."""
-    epsilon_to: int = 100_000
-    """Environment step at which ε has reached its end value."""
+    epsilon_from: int | None = 20_000
+    """Environment step at which ε starts to fall; None: after 4 % of the run."""
+    epsilon_to: int | None = 100_000
+    """Environment step at which ε has reached its end value; None: after 20 % of the run."""
 
     def __post_init__(self) -> None:
         check_fields(self)
         for name in ("epsilon_start", "epsilon_end"):
             require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "give a share between 0 and 1")
+        if self.epsilon_from is None or self.epsilon_to is None:
+            return
         require(
             0 <= self.epsilon_from <= self.epsilon_to,
             "epsilon_from … epsilon_to",
             f"{self.epsilon_from} … {self.epsilon_to}",
             "the schedule must not end before it starts",
         )
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The environment steps at which ε starts to fall and has reached its end value."""
+        assert self.epsilon_from is not None and self.epsilon_to is not None, "a Job sets the steps of its schedules"
+        return self.epsilon_from, self.epsilon_to
+
+    def over(self, steps: int) -> "EpsilonSchedule":
+        """The schedule of a run of that many steps."""
+        end = steps // 5 if self.epsilon_to is None else self.epsilon_to
+        begin = min(steps // 25, end) if self.epsilon_from is None else self.epsilon_from
+        return replace(self, epsilon_from=begin, epsilon_to=end)
 
 
 @dataclass(frozen=True)
@@ -43,8 +57,8 @@ class MultiplierConfig:
     factor), or mean (keeps the mean cost at the budget)."""
     aim: tuple[float, ...] | None = None
     """Target cost of an episode, one number or one for each cost; the budget if not given."""
-    penalty_start: int = 100_000
-    """t_penalty: environment step from which λ is updated."""
+    penalty_start: int | None = 100_000
+    """t_penalty: environment step from which λ is updated; None: after 20 % of the run."""
     lam_start: float = 0.0
     """λ₀: initial value of λ."""
     after_goal: bool = False
@@ -68,12 +82,23 @@ class MultiplierConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        require(self.penalty_start >= 0, "penalty_start", self.penalty_start, "give a step of at least 0")
+        start = self.penalty_start
+        require(start is None or start >= 0, "penalty_start", start, "give a step of at least 0")
         for name in ("lam_start", "lam_lr", "lam_step", "pid_kp", "pid_ki", "pid_kd"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "give a value of at least 0")
         require(self.lam_most is None or self.lam_most >= 0, "lam_most", self.lam_most, "give a value of at least 0")
         require(0 <= self.chance <= 1, "chance", self.chance, "give a share between 0 and 1")
         require(0 <= self.pid_smooth < 1, "pid_smooth", self.pid_smooth, "give a share of at least 0 and below 1")
+
+    @property
+    def begins(self) -> int:
+        """The environment step from which λ is updated."""
+        assert self.penalty_start is not None, "a Job sets the steps of its schedules"
+        return self.penalty_start
+
+    def over(self, steps: int) -> "MultiplierConfig":
+        """The settings in a run of that many steps."""
+        return self if self.penalty_start is not None else replace(self, penalty_start=steps // 5)
 
 
 def for_mean(given: MultiplierConfig, usual: MultiplierConfig) -> MultiplierConfig:

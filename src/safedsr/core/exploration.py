@@ -15,7 +15,7 @@ def anneal(step: ArrayLike, start: ArrayLike, end: ArrayLike, begin: int, finish
 
 def epsilon_at(step: ArrayLike, schedule: EpsilonSchedule) -> Array:
     """ε at an environment step (Tables 1 and 2, ε-annealing)."""
-    return anneal(step, schedule.epsilon_start, schedule.epsilon_end, schedule.epsilon_from, schedule.epsilon_to)
+    return anneal(step, schedule.epsilon_start, schedule.epsilon_end, *schedule.span)
 
 
 def epsilon_greedy(luck: Array, best: Array, epsilon: ArrayLike, actions: int) -> Array:

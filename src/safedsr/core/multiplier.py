@@ -167,7 +167,7 @@ def after_step(
     goals: bool = True,
 ) -> Multiplier:
     """The state after an environment step; `now` is the number of steps before it, `cost` [J] the episode's so far."""
-    when = done & m.begun & (now >= config.penalty_start)
+    when = done & m.begun & (now >= config.begins)
     tuned = after_episode(m, Ended(cost, aim, goals), config, units)
     m = jax.tree.map(lambda new, old: jnp.where(when, new, old), tuned, m)
     return begin(m, reached, config.lam_start if units is None else config.lam_start * units.lam)

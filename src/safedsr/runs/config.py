@@ -67,8 +67,14 @@ def terms_of(config: Mapping[str, Any]) -> Terms:
     return Terms(config.get("environment", {}).get("success", True), config.get("budget_kind", EPISODE))
 
 
-def agent_for(budget_kind: str, agent: Any, usual: Any) -> Any:
-    """The settings of an agent for a kind of budget: see `for_mean`; `usual` are the algorithm's default settings."""
-    if budget_kind == EPISODE or not isinstance(agent, ValueBasedSettings):
+def agent_for(budget_kind: str, steps: int, agent: Any, usual: Any) -> Any:
+    """The settings of an agent for a kind of budget (see `for_mean`) and a run of that many steps.
+
+    `usual` are the algorithm's default settings.
+    """
+    if not isinstance(agent, ValueBasedSettings):
         return agent
-    return replace(agent, multiplier=for_mean(agent.multiplier, usual.multiplier))  # type: ignore[type-var]
+    multiplier = agent.multiplier
+    if budget_kind != EPISODE:
+        multiplier = for_mean(multiplier, usual.multiplier)
+    return replace(agent, epsilon=agent.epsilon.over(steps), multiplier=multiplier.over(steps))  # type: ignore[type-var]

@@ -42,7 +42,8 @@ def nearest_preset(config: Mapping[str, Any]) -> tuple[str, list[tuple[str, Any]
         return "", list(_changes(given, asdict(GridConfig())))
     presets = {"": algorithm.default} | {name: algorithm.settings(name) for name in algorithm.presets}
     kind, usual = terms_of(config).budget_kind, algorithm.default
-    presets = {name: agent_for(kind, settings, usual) for name, settings in presets.items()}
+    steps = config.get("train", {}).get("steps", TrainConfig.steps)
+    presets = {name: agent_for(kind, steps, settings, usual) for name, settings in presets.items()}
     found = {name: list(_changes(given, asdict(settings) | asdict(GridConfig()))) for name, settings in presets.items()}
     return min(found.items(), key=lambda pair: len(pair[1]))
 

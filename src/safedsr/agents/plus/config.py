@@ -12,9 +12,9 @@ class SafeDsrPlusConfig(ValueBasedSettings):
     """SafeDSR-plus: successor features over codes of states, the reward and the costs. λ and losses are pure numbers:
     rewards are in units of the largest return that was observed, costs in units of their budgets."""
 
-    epsilon: EpsilonSchedule = EpsilonSchedule()
+    epsilon: EpsilonSchedule = EpsilonSchedule(epsilon_from=None, epsilon_to=None)
     multiplier: MultiplierConfig = MultiplierConfig(
-        rule="share", lam_start=0.25, after_goal=True, lam_step=0.02, lam_most=0.25, chance=0.02
+        rule="share", penalty_start=None, lam_start=0.25, after_goal=True, lam_step=0.02, lam_most=0.25, chance=0.02
     )
     gamma: float = 0.99
     """Discount factor."""
@@ -79,6 +79,7 @@ class SafeDsrPlusConfig(ValueBasedSettings):
 
 # The settings of the agent whose features are the cells of the map alone, in the units of the grid.
 CELLS = {
+    "epsilon": EpsilonSchedule(),
     "outcomes": False,
     "idle_share": 0.0,
     "beta_c": 0.0025,

@@ -67,7 +67,7 @@ def nearest_point(spec: Spec, count: int, octaves: int) -> Groups:
 
 def _distances(frame: Points, point: Array) -> Array:
     """Squared distances from all points [n]; infinite for those that are not used."""
-    return jnp.where(frame.used, jnp.sum((frame.points - point) ** 2, -1), jnp.inf)
+    return jnp.where(frame.used, jnp.sum((frame.points - point[None]) ** 2, -1), jnp.inf)
 
 
 def grow(frame: Points, obs: Array) -> tuple[Points, Array]:
@@ -75,7 +75,7 @@ def grow(frame: Points, obs: Array) -> tuple[Points, Array]:
 
     Also returned: which points are new [n].
     """
-    candidates = (obs - frame.low) / frame.span
+    candidates = (obs - frame.low[None]) / frame.span[None]
     away = jax.vmap(lambda one: jnp.min(_distances(frame, one)))(candidates)
     best = jnp.argmax(away)
     count = len(frame.used)
@@ -86,5 +86,5 @@ def grow(frame: Points, obs: Array) -> tuple[Points, Array]:
     place = jnp.where(full, jnp.argmin(apart), jnp.argmin(frame.used))
     better = (away[best] > 0) & (~full | (away[best] > FARTHER * apart.min()))
     new = better & (jnp.arange(count) == place)
-    points = jnp.where(new[:, None], candidates[best], frame.points)
+    points = jnp.where(new[:, None], candidates[best][None], frame.points)
     return frame._replace(points=points, used=frame.used | new), new

@@ -24,14 +24,14 @@ def known_features(s: DsrState, t: Transition) -> Array:
 
 def offer(
     key: Array,
-    s: DsrState,
+    s: PyTree,
     reservoir: Reservoir,
     rows: Array,
     steps: Transition,
     params: PyTree,
     environment: Environment,
     config: SafeDsrConfig,
-) -> tuple[DsrState, Reservoir]:
+) -> tuple[PyTree, Reservoir]:
     """The reservoir after these rows, each in the bin of its reward and in the bin of each cost.
 
     If the environment does not give the ranges of reward and costs, the bins cover the values so far.

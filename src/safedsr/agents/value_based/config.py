@@ -28,7 +28,7 @@ class ValueBasedSettings:
     @property
     def settled(self) -> int:
         """An environment step at which λ is updated, ε has reached its end value and the ring is full."""
-        return max(self.multiplier.penalty_start, self.epsilon.epsilon_to, self.buffer_size)
+        return max(self.multiplier.begins, self.epsilon.span[1], self.buffer_size)
 
     def check_steps(self, steps: int, algorithm: str) -> None:
         """Raise if a run of that many steps would learn nothing."""

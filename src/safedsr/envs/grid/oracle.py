@@ -184,12 +184,12 @@ def _walk(
     """
     num_costs = len(layout.costs)
     environment = make_grid(grid_config, num_costs)
-    settled = min(schedule.epsilon_to, config.steps // 2)  # of a run shorter than the schedule, the second half counts
+    settled = min(schedule.span[1], config.steps // 2)  # of a run shorter than the schedule, the second half counts
 
     def advance(key, carry, time, table, ends):
         before, total, late = carry
         luck_key, step_key = jax.random.split(jax.random.fold_in(key, time))
-        epsilon = anneal(time, ends[0], ends[1], schedule.epsilon_from, schedule.epsilon_to)
+        epsilon = anneal(time, ends[0], ends[1], *schedule.span)
         best = planned(table, before.state.pos, config.subcells)
         action = epsilon_greedy(jax.random.uniform(luck_key, (2,)), best, epsilon, physics.NUM_ACTIONS)
         after, moment = episode.step_or_restart(environment, step_key, before, action, layout)

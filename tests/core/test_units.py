@@ -1,0 +1,56 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safedsr.core import units
+from safedsr.core.units import Units
+
+STEPS = st.lists(
+    st.tuples(st.floats(-4, 4, width=16), st.floats(0, 4, width=16), st.booleans()), min_size=1, max_size=12
+)
+
+
+def after(steps, gamma=0.5, reward=1.0, cost=1.0):
+    """The scale after these steps, with rewards and costs in other units."""
+    scale = units.init(1)
+    for gained, paid, done in steps:
+        numbers = jnp.float32(reward * gained), jnp.array([cost * paid], jnp.float32)
+        scale = units.push(scale, *numbers, jnp.asarray(done), gamma)
+    return scale
+
+
+@given(STEPS)
+def test_the_units_are_the_largest_return_and_the_largest_cost(steps):
+    gain, most, largest = 0.0, 0.0, 0.0
+    for gained, paid, done in steps:
+        gain = 0.5 * gain + gained
+        most, largest = max(most, abs(gain), abs(gained)), max(largest, paid)
+        gain = 0.0 if done else gain
+    scale = after(steps)
+    np.testing.assert_allclose([scale.reward, scale.cost[0], scale.gain], [most, largest, gain], rtol=1e-3, atol=1e-3)
+
+
+@given(STEPS)
+def test_other_units_change_what_they_should(steps):
+    one, other = (units.units(after(steps, **how), b) for how, b in (({}, 2.0), ({"reward": 8.0, "cost": 4.0}, 8.0)))
+    np.testing.assert_array_equal(other.reward, 8 * one.reward)
+    np.testing.assert_array_equal(other.cost, 4 * one.cost)
+    if one.reward > 0:
+        np.testing.assert_array_equal(other.lam, 2 * one.lam)
+
+
+@pytest.mark.parametrize(("budget", "unit"), [(5.0, 5.0), (0.0, 2.0), (0.5, 2.0)])
+def test_a_budget_below_the_largest_cost_is_no_unit(budget, unit):
+    scale = after([(1.0, 2.0, False)])
+    np.testing.assert_array_equal(units.units(scale, jnp.array([budget])).cost, [unit])
+
+
+def test_what_is_not_known_yet_changes_nothing():
+    """Before anything is seen, λ has the unit 1, also in a compiled function."""
+    lam = jax.jit(lambda: units.units(units.init(2), jnp.array([0.0, 5.0])).lam)()
+    np.testing.assert_array_equal(lam, [1.0, 1.0])
+    np.testing.assert_array_equal(Units(jnp.float32(2.0), jnp.array([0.0, 8.0])).lam, [1.0, 0.25])
+    np.testing.assert_array_equal(units.ones(2).lam, [1.0, 1.0])

@@ -119,7 +119,8 @@ class Learner:
     def walk(self, step: int, steps: int) -> None:
         """Some steps of the ε-greedy policy, remembered."""
         schedule = CONFIG.epsilon
-        passed = (step - schedule.epsilon_from) / (schedule.epsilon_to - schedule.epsilon_from)
+        begin, end = schedule.span
+        passed = (step - begin) / (end - begin)
         epsilon = np.interp(passed, (0, 1), (schedule.epsilon_start, schedule.epsilon_end))
         for now in range(step, step + steps):
             if self.rng.random() < epsilon:
@@ -137,7 +138,7 @@ class Learner:
         """Count it, tune λ by Eq. (16) and start anew."""
         self.goals += reached
         self.safe_goals += reached and self.paid <= self.budget
-        if step >= CONFIG.multiplier.penalty_start:
+        if step >= CONFIG.multiplier.begins:
             self.lam = max(0.0, self.lam + CONFIG.multiplier.lam_lr * (self.paid - self.budget))
         self.obs, self.paid = self.walker.reset(), 0.0
 

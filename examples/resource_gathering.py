@@ -1,9 +1,17 @@
-"""resource-gathering of MO-Gymnasium: gold and a gem, and enemies that may kill, which is the cost.
+"""resource-gathering of MO-Gymnasium: gold and a gem, enemies that may kill, and a cell that closes later.
 
     pip install "safedsr[envs]"
-    safedsr train safedqn --env resource-gathering-v0 --reward-entries 1 2 --cost-entries=-0 \\
-        --budget-kind discounted-mean --gamma 0.95 --budget 0.02 --steps 100000 --out runs/gathering
+    C="--cost-fn examples/resource_gathering.py:danger"
+    safedsr train safedsr-plus --env resource-gathering-v0 --reward-entries 1 2 $C --budget-kind discounted-mean \\
+        --gamma 0.95 --budget 0.02 --steps 100000 --epsilon-end 0.1 --plan-epsilon 0.1 --seeds 3 --out runs/gathering
+    safedsr adapt runs/gathering $C --cost-arg row=2 --cost-arg column=4 --out runs/gathering-closed
 
 The known front of discounted returns (γ = 0.95), as (death, gold, gem): (0, 0, 0.599), (0, 0.540, 0) and
-(-0.070, 0.439, 0.439). So without any death 0.599 is possible, and 0.878 with a discounted death of 0.070.
+(-0.070, 0.439, 0.439). So without any death 0.599 is possible with one thing, and 0.878 with both and a discounted death
+of 0.070.
 """
+
+
+def danger(obs, action, next_obs, reward, info, row=-1.0, column=-1.0):
+    """1 for a death (entry 0 of the reward is -1 then), and 1 in each step that ends in the closed cell."""
+    return (reward[0] < 0) | ((next_obs[0] == row) & (next_obs[1] == column))

@@ -138,9 +138,10 @@ def test_other_units_change_no_value():
             plus.values(plus.PlusPolicy(plus.Forecast(x.phi, x.frame), getattr(x, net), x.weights), obs, LAM, CELLS)
             for x in (s, moved)
         )
-        for before, after in zip(one[:2], other[:2], strict=True):
-            np.testing.assert_allclose(before, after, rtol=1e-5, atol=1e-5)
-        np.testing.assert_array_equal(one.m[:, :5], other.m[:, :5])  # type: ignore[index]
+        assert one.k is not None and other.k is not None and one.m is not None and other.m is not None
+        np.testing.assert_allclose(one.q, other.q, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(one.k, other.k, rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(one.m[:, :5], other.m[:, :5])
     np.testing.assert_allclose(moved.weights.w_r, [0, 0, 0, 0, 0, 0.5, 0])
     np.testing.assert_allclose(moved.weights.w_c, [[0, 0, 0, 0, 0, 0, 80.0]])
 
@@ -153,6 +154,7 @@ def test_a_learner_goes_on_from_weights_of_codes():
     later = plus.go_on(policy, plus.adam(CONFIG), UNITS, KIT)
     again = plus.PlusPolicy(policy.phi, later.successor, later.weights)
     one, other = (plus.values(p, obs, LAM, CELLS) for p in (policy, again))
+    assert one.k is not None and other.k is not None
     np.testing.assert_allclose(one.q, other.q, rtol=1e-4)
     np.testing.assert_allclose(one.k, other.k, rtol=1e-4, atol=1e-4)
     assert same_trees(later.weights, plus.unit_weights(UNITS, 7))
@@ -225,8 +227,13 @@ def trained(tmp_path_factory):
         "safedsr-plus",
         epsilon=EpsilonSchedule(1.0, 0.2, 100, 1000),
         multiplier=MultiplierConfig("share", penalty_start=1000, lam_start=0.25, lam_most=0.25, after_goal=True),
-        **{"batch_size": 32, "buffer_size": 400, "kept": 40, "learning_rate": 0.002},
-        **{"trunk": 32, "head": 16, "phi_batch": 16},
+        batch_size=32,
+        buffer_size=400,
+        kept=40,
+        learning_rate=0.002,
+        trunk=32,
+        head=16,
+        phi_batch=16,
     )
     train(replace(job, agent=agent), folder)
     return folder

@@ -35,7 +35,8 @@ def test_the_units_are_the_largest_return_and_the_largest_cost(steps):
 
 @given(STEPS)
 def test_other_units_change_what_they_should(steps):
-    one, other = (units.units(after(steps, **how), b) for how, b in (({}, 2.0), ({"reward": 8.0, "cost": 4.0}, 8.0)))
+    one = units.units(after(steps), jnp.array([2.0]))
+    other = units.units(after(steps, reward=8.0, cost=4.0), jnp.array([8.0]))
     np.testing.assert_array_equal(other.reward, 8 * one.reward)
     np.testing.assert_array_equal(other.cost, 4 * one.cost)
     if one.reward > 0:

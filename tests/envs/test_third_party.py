@@ -80,3 +80,23 @@ def test_the_costs_of_the_examples():
     cars = np.zeros((5, 5))
     cars[0, 2] = 2 / 3
     assert [bool(highway.closed(None, 0, cars, 0.0, {}, lane=lane)) for lane in (0, 1, 2)] == [False, False, True]
+
+
+def test_in_resource_gathering_a_death_and_the_closed_cell_cost():
+    danger = example("resource_gathering").danger
+    here, elsewhere, alive, dead = (
+        np.array([2.0, 4.0, 0, 0]),
+        np.array([2.0, 3.0, 0, 0]),
+        np.zeros(3),
+        np.array([-1.0, 0, 0]),
+    )
+    assert not danger(elsewhere, 0, here, alive, {}) and danger(elsewhere, 0, here, dead, {})
+    assert danger(elsewhere, 0, here, alive, {}, row=2, column=4)
+    assert not danger(here, 0, elsewhere, alive, {}, row=2, column=4)
+
+
+def test_a_zone_of_the_track_may_lie_on_either_side():
+    between = example("zones").between
+    left, right = np.array([-0.5, 0, 0, 0]), np.array([0.5, 0, 0, 0])
+    assert between(left, 0, right, 1.0, {}) and not between(right, 0, left, 1.0, {})
+    assert between(right, 0, left, 1.0, {}, low=-9, high=-0.3)

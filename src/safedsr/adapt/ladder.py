@@ -63,7 +63,8 @@ def adapt(
 ) -> Adapted[AnyPolicy]:
     """Apply the levels up to `level` and certify the last; "auto" certifies each and stops at the first that passes.
 
-    Where safe goals do not count, a safe policy may be worth nothing: "auto" then always searches λ for more return.
+    Where safe goals do not count, a safe policy may be worth nothing: "auto" then goes up to the level "memory" at least,
+    and the best return of all levels that pass counts.
     """
     if level not in (*LEVELS, AUTO):
         raise unknown("level", level, (*LEVELS, AUTO))
@@ -86,8 +87,8 @@ def adapt(
             rungs.append(Rung(name, current, certified, seconds, used, spent))
             show(rungs[-1])
             began, steps = time.perf_counter(), host.steps if host else 0
-            searched = agent.job.terms.goals or name != "cost"
-            if level == name or (searched and rungs[-1].certificate.passed):
+            enough = agent.job.terms.goals or name in ("memory", "full")
+            if level == name or (enough and rungs[-1].certificate.passed):
                 break
     best = max(rungs, key=lambda rung: rung.certificate.rank)
     return Adapted(best.agent, best.level, best.certificate, tuple(rungs), warnings)

@@ -22,7 +22,8 @@ USUAL = CertificateConfig()
 REQUIRE_HELP = "Save only if at least this share of episodes is certified safe."
 LEVEL_HELP = (
     "What to adapt. cost: the cost weights; penalty: also λ; memory: also M, from the replay memory; full: also with "
-    "new environment steps; auto: one level after the other, until the certificate passes."
+    "new environment steps; auto: one level after the other, until the certificate passes (without goals: up to memory "
+    "at least, for more return)."
 )
 
 

@@ -214,3 +214,10 @@ def test_what_is_not_possible_is_said_in_one_line(env, settings, words):
     with pytest.raises(UserError, match=words) as found:
         from_gymnasium(env, **settings)
     assert "\n" not in str(found.value)
+
+
+def test_arguments_that_are_arrays_are_stored_as_lists():
+    environment = from_gymnasium(lambda start: Climber(), env_args={"start": np.arange(3)}, name="climber")
+    assert environment.settings["env_args"] == {"start": [0, 1, 2]}
+    with pytest.raises(UserError, match="argument 'start' is of type object, which a run folder cannot store"):
+        from_gymnasium(lambda start: Climber(), env_args={"start": object()}, name="climber")

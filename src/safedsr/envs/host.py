@@ -5,6 +5,7 @@
 
 import contextlib
 import importlib
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -159,7 +160,7 @@ def from_gymnasium(
         step=_on_host,
         settings={
             "gymnasium": env if isinstance(env, str) else None,
-            "env_args": dict(env_args or {}),
+            "env_args": {name: _plain(name, value) for name, value in (env_args or {}).items()},
             "time_limit": time_limit,
             "reward": None if labelling.reward is None else [list(entry) for entry in labelling.reward],
             "costs": [dict(function.about) for function in labelling.costs],
@@ -173,6 +174,19 @@ def from_gymnasium(
         with_args=with_args,
         host=host,
     )
+
+
+def _plain(name: str, value: Any) -> Any:
+    """An argument of an environment as config.json stores it: arrays as lists."""
+    plain = np.asarray(value).tolist() if isinstance(value, np.ndarray | np.generic) else value
+    try:
+        json.dumps(plain)
+    except (TypeError, ValueError):
+        raise UserError(
+            f"the environment's argument '{name}' is of type {type(value).__name__}, which a run folder cannot store; "
+            "give a function without arguments that makes the environment"
+        ) from None
+    return plain
 
 
 def _on_host(*args: Any) -> Any:

@@ -13,10 +13,14 @@ if TYPE_CHECKING:
     from safedsr.types import Transition
 
 
+# Settings of SafeDSR-plus as it was when a run folder did not have them yet.
+BEFORE = {"outcomes": False, "idle_share": 0.0}
+
+
 def upgrade_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration of any format in the current format."""
     if config.get("algorithm") == "safedsr-plus" and "outcomes" not in config.get("agent", {"outcomes": True}):
-        config = {**config, "agent": {**config["agent"], "outcomes": False}}  # reward and costs were no features then
+        config = {**config, "agent": {**config["agent"], **BEFORE}}
     if "environments" not in config:
         return dict(config)
     tasks = [

@@ -7,8 +7,8 @@
     safedsr adapt runs/gathering $C --cost-arg row=2 --cost-arg column=4 --out runs/gathering-closed
 
 The known front of discounted returns (γ = 0.95), as (death, gold, gem): (0, 0, 0.599), (0, 0.540, 0) and
-(-0.070, 0.439, 0.439). So without any death 0.599 is possible with one thing, and 0.878 with both and a discounted death
-of 0.070.
+(-0.070, 0.439, 0.439). So without any death 0.599 is possible with one thing, and 0.878 with both and a discounted
+death of 0.070.
 """
 
 

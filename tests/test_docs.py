@@ -193,8 +193,8 @@ README_ROWS: dict[str, Numbers] = {
     "SafeDSR, absorbing goal, no costs": free("safedsr-absorb"),
     "SafeDSR, absorbing goal, no costs – paper": paper("safedsr", FREE),
     "SafeDSR, absorbing goal, diamond": costly("safedsr-absorb"),
-    "SafeDSR-plus, no costs (seeds 200–209)": free("safedsr-plus"),
-    "SafeDSR-plus, diamond (seeds 200–209)": costly("safedsr-plus"),
+    "SafeDSR-plus, preset `cells`, no costs (seeds 200–209)": free("safedsr-plus"),
+    "SafeDSR-plus, preset `cells`, diamond (seeds 200–209)": costly("safedsr-plus"),
     "best of eleven OmniSafe baselines, diamond": best_baseline,
 }
 UNSTORED = "safe oracle, diamond"  # `safedsr oracle` prints its numbers; results/ does not have them

@@ -34,6 +34,8 @@ class Seen(NamedTuple):
     done: Array  # [] bool, terminated or truncated
     start: Array  # [observations] s of the next step: s′, or the start of a new episode if this one is done
     total: Array  # [J] cost of the episode up to and including this step
+    ret: Array  # [] its return
+    time: Array  # [] int32, its steps
     last: Array  # [] bool, the block of steps ends after this step
     extra: PyTree = ()  # [extras] further values to store with the step, if the environment has any
 
@@ -91,6 +93,8 @@ class Adaptable(NamedTuple):
     rehearse: Callable[..., Rehearsal]  # (policy, steps, updates, seed, units or None)
     settled: int  # environment step at which every schedule has ended and φ is frozen, if the agent freezes it
     settings: Any  # the algorithm's settings for further training, without pretraining
+    with_rows: Callable[[PyTree, Any], PyTree] = lambda policy, units: policy
+    """(policy, units or None) -> the same policy in the form of a trained one, if its number of costs has changed."""
 
 
 class Trainer(NamedTuple):

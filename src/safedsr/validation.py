@@ -21,6 +21,10 @@ def check_fields(config: Any) -> None:
     hints = typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):
         kind, value = hints[field.name], getattr(config, field.name)
+        if kind in (int | None, float | None):
+            if value is None:
+                continue
+            kind = int if kind == int | None else float
         if typing.get_origin(kind) is Literal:
             choices = typing.get_args(kind)
             near = difflib.get_close_matches(str(value), choices, n=1)

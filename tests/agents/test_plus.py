@@ -299,6 +299,21 @@ def test_each_rung_changes_its_own_part_and_what_is_learnt_helps(trained, level,
         np.testing.assert_allclose(new.weights.w_c, [[0.0] * 9 + [1.0]])  # the largest cost; the budget is smaller
 
 
+@pytest.mark.parametrize(
+    "costs", [np.stack([LOWER_ROAD[0], LOWER_ROAD[0, ::-1]]), np.zeros((0, 2, 4))], ids=["two", "none"]
+)
+def test_another_number_of_costs_is_saved_and_loaded(trained, costs, tmp_path):
+    """Rows of Q and K follow the number of costs; the values of the adapted agent stay as they are."""
+    agent = load(trained, seed=0)
+    new = agent.refit(costs)
+    obs = np.array([[0.2, 0.1], [0.9, 0.2]], np.float32)
+    np.testing.assert_allclose(new.values(obs).q, agent.values(obs).q, rtol=1e-4, atol=1e-5)
+    new.save(tmp_path / "new")
+    again = load(tmp_path / "new")
+    assert again.policy.lam.shape == (len(costs),) and len(again.task.budgets) == len(costs)
+    np.testing.assert_allclose(again.values(obs).score, new.values(obs).score, rtol=1e-5)
+
+
 def test_bad_settings_are_refused():
     for change in ({"even_share": 1.5}, {"plan_epsilon": -0.1}, {"phi_batch": 9}, {"octaves": -1}, {"kept": 0}):
         with pytest.raises(UserError, match=next(iter(change))):

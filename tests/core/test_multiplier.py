@@ -207,10 +207,12 @@ def test_the_mean_rule_brings_the_mean_cost_to_the_budget(unit, aim):
 
 def test_a_budget_of_the_mean_has_a_rule_of_its_own():
     usual = MultiplierConfig(rule="chance", lam_most=0.05)
-    assert for_mean(usual, usual) == replace(usual, rule="mean", lam_most=None)
-    assert for_mean(replace(usual, lam_most=2.0), usual) == replace(usual, rule="mean", lam_most=2.0)
+    assert for_mean(usual, [usual]) == replace(usual, rule="mean", lam_most=None)
+    other = replace(usual, rule="share", lam_most=0.25)
+    assert for_mean(other, [usual, other]) == replace(other, rule="mean", lam_most=None)
+    assert for_mean(replace(usual, lam_most=2.0), [usual]) == replace(usual, rule="mean", lam_most=2.0)
     pid = replace(usual, rule="pid")
-    assert for_mean(pid, usual) is pid
+    assert for_mean(pid, [usual]) is pid
 
 
 def test_where_there_are_no_goals_the_share_rule_has_no_limit():

@@ -15,22 +15,30 @@ STEPS = st.lists(
 
 def after(steps, gamma=0.5, reward=1.0, cost=1.0):
     """The scale after these steps, with rewards and costs in other units."""
-    scale = units.init(1)
+    scale, ret, time = units.init(1), np.float32(0), 0
     for gained, paid, done in steps:
+        ret, time = np.float32(ret + np.float32(reward * gained)), time + 1
         numbers = jnp.float32(reward * gained), jnp.array([cost * paid], jnp.float32)
-        scale = units.push(scale, *numbers, jnp.asarray(done), gamma)
+        scale = units.push(scale, *numbers, jnp.float32(ret), jnp.int32(time), gamma)
+        ret, time = (np.float32(0), 0) if done else (ret, time)
     return scale
 
 
 @given(STEPS)
 def test_the_units_are_the_largest_return_and_the_largest_cost(steps):
-    gain, most, largest = 0.0, 0.0, 0.0
+    ret, time, most, largest = 0.0, 0, 0.0, 0.0
     for gained, paid, done in steps:
-        gain = 0.5 * gain + gained
-        most, largest = max(most, abs(gain), abs(gained)), max(largest, paid)
-        gain = 0.0 if done else gain
+        ret, time = ret + gained, time + 1
+        discounted = ret / time * sum(0.5**n for n in range(time))
+        most, largest = max(most, abs(discounted), abs(gained)), max(largest, paid)
+        ret, time = (0.0, 0) if done else (ret, time)
     scale = after(steps)
-    np.testing.assert_allclose([scale.reward, scale.cost[0], scale.gain], [most, largest, gain], rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose([scale.reward, scale.cost[0]], [most, largest], rtol=1e-3, atol=1e-3)
+
+
+def test_equal_rewards_give_the_discounted_return_exactly():
+    scale = after([(1.0, 0.0, False)] * 10, gamma=0.9)
+    np.testing.assert_allclose(scale.reward, (1 - 0.9**10) / 0.1, rtol=1e-5)
 
 
 @given(STEPS)

@@ -9,7 +9,7 @@ import numpy as np
 
 from safedsr.agents.value_based.trainer import Policy
 from safedsr.core.units import Units, units
-from safedsr.envs.environment import Task, make_task
+from safedsr.envs.environment import Task, make_task, with_cost_args
 from safedsr.envs.grid import physics
 from safedsr.envs.grid.catalog import with_costs
 from safedsr.envs.grid.config import DEFAULT_BUDGET
@@ -30,6 +30,13 @@ class Samples(NamedTuple):
     cost: Any  # [n] or [n, J]
 
 
+class Arguments(NamedTuple):
+    """Parameters of cost functions; the others stay as they are, or have their defaults if the functions are new."""
+
+    values: Mapping[str, Any]
+    anew: bool = False
+
+
 # A function takes arrays x, y of positions in cells and returns costs of the same shape, or [J, …].
 # A mapping gives other parameters of the environment's cost functions.
 Costs = (
@@ -41,6 +48,7 @@ Costs = (
     | Task
     | Samples
     | Mapping[str, Any]
+    | Arguments
     | Callable[[np.ndarray, np.ndarray], Any]
 )
 
@@ -84,8 +92,14 @@ def task_of(agent: TrainedPolicy, costs: Costs | None, budget: Any = None) -> Ta
     if isinstance(costs, Task):
         return costs if budget is None else costs._replace(budgets=parse_budgets(budget, len(costs.cost_names)))
     if isinstance(costs, Mapping):
+        costs = Arguments(costs)
+    if isinstance(costs, Arguments):
         environment = agent.job.environment
-        return make_task(environment, budgets_for(agent.task, environment.spec.costs, budget), costs)
+        budgets = budgets_for(agent.task, environment.spec.costs, budget)
+        if costs.anew:
+            return make_task(environment, budgets, costs.values)
+        task = agent.task._replace(budgets=budgets)
+        return with_cost_args(environment, task, costs.values) if costs.values else task
     scene = changed_scene(scene_of(agent.task), costs)
     return grid_task(scene, budgets_for(agent.task, len(scene.cost_names), budget))
 
@@ -154,7 +168,9 @@ def fit_set(agent: TrainedPolicy, costs: Costs) -> FitSet:
         cost = _check_cost(call(costs, x, y).T)
     else:
         params = task_of(agent, costs).params
-        cost = np.asarray(relabelled(experience, agent.job.environment, params, FIT_STEPS).cost, np.float64)
+        cost = _check_cost(
+            np.asarray(relabelled(experience, agent.job.environment, params, FIT_STEPS).cost, np.float64)
+        )
     return FitSet(known, experience.gram, cost)
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from safedsr.adapt.costs import Costs, learner_of, task_of
-from safedsr.adapt.penalty import LADDER, with_lam
+from safedsr.adapt.penalty import LADDER, lam_unit, with_lam
 from safedsr.engine.evaluate import run_episodes
 from safedsr.runs.policy import TrainedPolicy
 from safedsr.validation import require
@@ -34,15 +34,17 @@ def front(
     agent: TrainedPolicy,
     budgets: Sequence[float],
     costs: Costs | None = None,
-    lams: Sequence[float] = LADDER,
+    lams: Sequence[float] | None = None,
     episodes: int = 256,
     epsilon: float = 0.0,
     seed: int = 0,
 ) -> Front:
-    """Simulate episodes for each λ; each budget applies to every cost."""
+    """Simulate episodes for each λ (default: `LADDER` in its unit); each budget applies to every cost."""
     learner_of(agent)  # raises for agents that cannot act with another λ
-    require(len(lams) >= 1 and min(lams) >= 0, "lams", list(lams), "give at least one, none below 0")
     task = task_of(agent, costs)
+    if lams is None:
+        lams = [value * float(lam_unit(agent, task).max(initial=0.0)) for value in LADDER]
+    require(len(lams) >= 1 and min(lams) >= 0, "lams", list(lams), "give at least one, none below 0")
     points = []
     for lam in sorted(lams):
         moved = with_lam(agent, np.full(len(task.budgets), lam))

@@ -63,8 +63,8 @@ def adapt(
 ) -> Adapted[AnyPolicy]:
     """Apply the levels up to `level` and certify the last; "auto" certifies each and stops at the first that passes.
 
-    Where safe goals do not count, a safe policy may be worth nothing: "auto" then goes up to the level "memory" at least,
-    and the best return of all levels that pass counts.
+    Where safe goals do not count, a safe policy may be worth nothing: "auto" then goes up to the level "memory" at
+    least, and the best return of all levels that pass counts.
     """
     if level not in (*LEVELS, AUTO):
         raise unknown("level", level, (*LEVELS, AUTO))

@@ -6,8 +6,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from safedsr.adapt.costs import Costs, FitSet, Samples, experience_of, fit_set, learner_of, task_of
-from safedsr.envs.environment import Task
+from safedsr.adapt.costs import Costs, FitSet, Samples, experience_of, fit_set, learner_of, task_of, units_of
+from safedsr.core.units import Units
 from safedsr.errors import UserError
 from safedsr.runs.experience import FIT_STEPS
 from safedsr.runs.policy import AnyPolicy, TrainedPolicy
@@ -16,7 +16,7 @@ from safedsr.validation import require
 # Ridge per step; features have length 1. Directions of φ that hardly occur contribute little to the fit, but large
 # weights on them multiply the errors of M: with a ridge of 1e-6, agents act worse on new costs than with this one.
 RIDGE = 1e-4
-FIRST_LAM = 1.0  # λ of an agent that had no costs before
+FIRST_LAM = 1.0  # λ of an agent that had no costs before, in its unit
 
 
 def refit(agent: AnyPolicy, costs: Costs, rewards: bool = False, strength: float = RIDGE) -> AnyPolicy:
@@ -38,10 +38,16 @@ def refit(agent: AnyPolicy, costs: Costs, rewards: bool = False, strength: float
     weights = old._replace(w_c=filled_up(ridge(*fit, strength), len(old.w_r)))
     if rewards:
         weights = weights._replace(w_r=filled_up(reward_weights(agent, strength), len(old.w_r))[0])
-    policy = agent.policy._replace(learner=learner_of(agent)._replace(weights=weights), lam=_lam_for(agent, task))
+    policy = agent.policy._replace(learner=learner_of(agent)._replace(weights=weights))
     if policy.signals is not None:
         policy = policy._replace(signals=policy.signals._replace(cost=jnp.asarray(fit.cost.max(0), jnp.float32)))
-    return agent.changed(policy=policy, task=task, recursion=None)
+    new = agent.changed(policy=policy, task=task, recursion=None)
+    if len(weights.w_c) == len(old.w_c):
+        return new
+    assert agent.trainer.adaptable
+    units = units_of(new, task)
+    learner = agent.trainer.adaptable.with_rows(policy.learner, units)
+    return new.changed(policy=policy._replace(learner=learner, lam=_lam_for(agent, units, len(task.budgets))))
 
 
 def ridge(phi: np.ndarray, gram: np.ndarray, targets: np.ndarray, strength: float) -> np.ndarray:
@@ -94,9 +100,9 @@ def filled_up(weights: np.ndarray, count: int) -> Any:
     return jnp.asarray(np.pad(weights, ((0, 0), (0, count - weights.shape[1]))), jnp.float32)
 
 
-def _lam_for(agent: TrainedPolicy, task: Task) -> Any:
-    """The agent's λ; if the number of costs changes, its largest value for each cost."""
-    lam, count = np.asarray(agent.policy.lam), len(task.budgets)
-    if len(lam) == count:
-        return agent.policy.lam
-    return jnp.full(count, lam.max() if len(lam) else FIRST_LAM, jnp.float32)
+def _lam_for(agent: TrainedPolicy, units: Units | None, count: int) -> Any:
+    """λ for another number of costs: for each of them the agent's largest λ, in its unit."""
+    lam, old = np.asarray(agent.policy.lam), units_of(agent, agent.task)
+    pure = lam if old is None else lam / np.asarray(old.lam)
+    value = pure.max() if len(lam) else FIRST_LAM
+    return jnp.full(count, value, jnp.float32) * (1.0 if units is None else units.lam)

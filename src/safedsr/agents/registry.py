@@ -33,6 +33,11 @@ class Algorithm(NamedTuple):
         """The type of its settings."""
         return type(self.default)
 
+    @property
+    def all_settings(self) -> list[Any]:
+        """The settings of all presets."""
+        return [self.settings(name) for name in self.presets]
+
     def settings(self, preset: str | None = None) -> Any:
         """The settings of a preset, or the default ones."""
         if preset is None:

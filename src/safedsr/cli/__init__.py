@@ -92,10 +92,10 @@ def _main(args: list[str]) -> int:
     except BrokenPipeError:
         raise
     except (UserError, OSError) as error:
-        print(f"safedsr: {error}", file=sys.stderr)
+        print(f"safedsr: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except (EnvironmentFailed, FloatingPointError, Refusal) as error:
-        print(f"safedsr: {error}", file=sys.stderr)
+        print(f"safedsr: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stop:
         print(f"safedsr: {stop or 'interrupted'}", file=sys.stderr)

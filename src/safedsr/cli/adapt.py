@@ -45,7 +45,7 @@ def certify(
     environment = environment_of(run, where)
     agent = load(run, seed, task, environment)
     with busy(f"simulating {run}", quiet=as_json):
-        found = certify_in(agent, task_of(agent, costs_from(environment, costs, where), budget), config)
+        found = certify_in(agent, task_of(agent, costs_from(run, environment, costs, where), budget), config)
     if as_json:
         print_json({"seed": agent.seed, **found.to_dict()})
     else:
@@ -77,7 +77,7 @@ def adapt(
     """Adapt a policy to new costs. Save the new policy and its certificate in a new folder."""
     _require_free(out)
     environment = environment_of(run, where)
-    new = costs_from(environment, costs, where)
+    new = costs_from(run, environment, costs, where)
     if new is None and budget is None:
         example = "--costs square, or --costs FILE.txt for a map of your own"
         if environment:

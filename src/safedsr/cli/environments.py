@@ -94,11 +94,18 @@ def require_map(flags: EnvFlags, why: str) -> None:
         raise UserError(f"{why}; {', '.join(given)} is for other environments: leave it out")
 
 
-def costs_from(environment: "Environment | None", costs: str | None, flags: EnvFlags) -> "Costs | None":
-    """The new costs of an agent: names of costs of a map, or parameters of cost functions."""
+def costs_from(run: Path, environment: "Environment | None", costs: str | None, flags: EnvFlags) -> "Costs | None":
+    """The new costs of an agent: names of costs of a map, or other functions or parameters; None if none are new.
+
+    Parameters that are not given stay as they are in the run, if its cost functions are the same.
+    """
     if environment is None:
         return costs
     if costs is not None:
         raise UserError(f"--costs is for maps; the costs of '{environment.name}' are functions: --cost-fn, --cost-arg")
-    new = flags.cost_fn or flags.cost_entries or flags.cost_arg
-    return cost_args(flags) if new else None
+    from safedsr.adapt.costs import Arguments
+    from safedsr.envs.chosen import same_costs
+    from safedsr.runs.policy import environment_data
+
+    anew = not same_costs(environment, environment_data(run))
+    return Arguments(cost_args(flags), anew) if anew or flags.cost_arg else None

@@ -179,7 +179,7 @@ def evaluate(
 
     with busy(f"evaluating {run}", quiet=as_json):
         environment = environment_of(run, where)
-        new = costs_from(environment, costs, where)
+        new = costs_from(run, environment, costs, where)
         rows = evaluate_run(run, new, budget, episodes, epsilon, seed, environment)
     if as_json:
         return print_json(

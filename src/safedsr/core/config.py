@@ -1,5 +1,6 @@
 """Settings that several algorithms share. No JAX here, so that the command line shows its help quickly."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -101,12 +102,14 @@ class MultiplierConfig:
         return self if self.penalty_start is not None else replace(self, penalty_start=steps // 5)
 
 
-def for_mean(given: MultiplierConfig, usual: MultiplierConfig) -> MultiplierConfig:
+def for_mean(given: MultiplierConfig, usual: Collection[MultiplierConfig]) -> MultiplierConfig:
     """The settings for a budget of the mean cost: a rule that counts episodes becomes the mean rule.
 
-    λ has no upper limit then, unless the given one differs from that of the algorithm's `usual` settings, which is
-    chosen for the units of the grid.
+    λ has no upper limit then, unless the given one differs from those of the algorithm's presets (`usual`), which are
+    for rules that count episodes.
     """
     if given.rule not in ("chance", "share"):
         return given
-    return replace(given, rule="mean", lam_most=None if given.lam_most == usual.lam_most else given.lam_most)
+    return replace(
+        given, rule="mean", lam_most=None if given.lam_most in {one.lam_most for one in usual} else given.lam_most
+    )

@@ -1,8 +1,9 @@
 """Units of rewards and costs, from what an agent has observed, so that its settings are pure numbers.
 
-The unit of rewards is the largest absolute reward or discounted return so far. The unit of a cost is its budget, or the
-largest cost of a step so far if that is larger, as with a budget of 0. If rewards, or costs and budgets, are given in
-other units, these units change with them, and the agent learns the same.
+The unit of rewards is the largest absolute reward or discounted return of an episode so far. The unit of a cost is its
+budget (in training the target cost, if one is set), or the largest cost of a step so far if that is larger, as with a
+budget of 0. If rewards, or costs and budgets, are given in other units, these units change with them, and the agent
+learns the same.
 """
 
 from typing import NamedTuple
@@ -14,7 +15,6 @@ from jax import Array
 class Scale(NamedTuple):
     """What the units are computed from."""
 
-    gain: Array  # [] discounted sum of the rewards of the running episode
     reward: Array  # [] largest absolute reward or discounted return so far
     cost: Array  # [J] largest cost of a step so far
 
@@ -34,14 +34,18 @@ class Units(NamedTuple):
 
 def init(costs: int) -> Scale:
     """Before the first step."""
-    return Scale(jnp.zeros(()), jnp.zeros(()), jnp.zeros(costs))
+    return Scale(jnp.zeros(()), jnp.zeros(costs))
 
 
-def push(scale: Scale, reward: Array, cost: Array, done: Array, gamma: float) -> Scale:
-    """After one more step."""
-    gain = gamma * scale.gain + reward
-    most = jnp.maximum(jnp.abs(gain), jnp.abs(reward))
-    return Scale(jnp.where(done, 0.0, gain), jnp.maximum(scale.reward, most), jnp.maximum(scale.cost, cost))
+def push(scale: Scale, reward: Array, cost: Array, ret: Array, time: Array, gamma: float) -> Scale:
+    """After one more step; `ret` and `time` are the return and the length of its episode so far.
+
+    The discounted return is that of an episode with the same rewards in equal parts.
+    """
+    steps = time.astype(jnp.float32)
+    discounted = ret / steps * (1 - gamma**steps) / (1 - gamma)
+    most = jnp.maximum(jnp.abs(discounted), jnp.abs(reward))
+    return Scale(jnp.maximum(scale.reward, most), jnp.maximum(scale.cost, cost))
 
 
 def units(scale: Scale, budgets: Array) -> Units:

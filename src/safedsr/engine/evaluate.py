@@ -84,7 +84,9 @@ def run_keys(agent: TrainedPolicy, task: Task, keys: Array, epsilon: float = 0.0
     if environment.host:
         from safedsr.engine.host_episodes import run_on_host
 
-        return run_on_host(agent.values_of, environment, agent.policy, task.params, keys, epsilon, agent.job.discount)
+        job = agent.job
+        how = epsilon, job.discount, job.train.processes
+        return run_on_host(agent.values_of, environment, agent.policy, task.params, keys, *how)
     where = environment, agent.policy, task.params
     return jax.device_get(_run(agent.values_of, *where, keys, jnp.float32(epsilon), discount=agent.job.discount))
 

@@ -19,7 +19,14 @@ COPIES = 32  # that step together
 
 
 def run_on_host(
-    values: Any, environment: Environment, policy: PyTree, params: PyTree, keys: Array, epsilon: float, discount: float
+    values: Any,
+    environment: Environment,
+    policy: PyTree,
+    params: PyTree,
+    keys: Array,
+    epsilon: float,
+    discount: float,
+    processes: int | None = None,
 ) -> Outcome:
     """Run one episode for each random key [n], which also gives the seed of the environment's reset.
 
@@ -29,7 +36,7 @@ def run_on_host(
     assert host
     copies = min(COPIES, count)
     rounds = -(-count // copies)
-    envs = host.idle_copies(copies, params, processes_for(host, None, copies))
+    envs = host.idle_copies(copies, params, processes_for(host, processes, copies))
     seeds = np.resize(np.asarray(_seeds(keys), np.int64), rounds * copies).reshape(rounds, copies).T
     tally, episode = Tally(copies, environment.spec.costs, discount), np.arange(copies)
     numbers = np.asarray(jax.random.key_data(keys))

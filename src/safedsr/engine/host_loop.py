@@ -162,7 +162,9 @@ class HostProgram(Program):
         rows, tally = scene.envs.end_step(), scene.tally
         done = tally.add(rows)
         diary.write(rows, done, tally)
-        sent = np.concatenate([scene.envs.rows, tally.cost], 1)
+        sent = np.concatenate(
+            [scene.envs.rows, tally.cost, tally.ret[:, None], tally.time[:, None]], 1, dtype=np.float32
+        )
         tally.clear(done)
         scene.obs = rows.start
         return sent

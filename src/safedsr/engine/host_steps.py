@@ -27,7 +27,7 @@ class Functions:
     """Compiled functions of one lane, or of several lanes along a leading axis if `many`.
 
     They get and return an agent's state as boxes. Rows of a step are those of the environment's `columns`, each
-    followed by the costs of its episode so far.
+    followed by the costs, the return and the length of its episode so far.
     """
 
     def __init__(
@@ -98,7 +98,9 @@ class Functions:
             success=step.success,
             done=step.terminated | step.truncated,
             start=step.start,
-            total=row[width:],
+            total=row[width:-2],
+            ret=row[-2],
+            time=row[-1].astype(jnp.int32),
             last=jnp.asarray(last),
             extra=step.extra if self.columns.extras else (),
         )
@@ -180,5 +182,5 @@ def _over(function: Any, shared: Sequence[int], args: tuple[Any, ...]) -> Any:
 
 def _examples(columns: Columns) -> tuple[Any, ...]:
     """Shapes of an observation, a row, the target costs and an environment step."""
-    sizes = columns.observations, columns.width + columns.costs, columns.costs
+    sizes = columns.observations, columns.width + columns.costs + 2, columns.costs
     return *(jax.ShapeDtypeStruct((size,), jnp.float32) for size in sizes), jax.ShapeDtypeStruct((), jnp.int32)

@@ -100,6 +100,8 @@ def block(
             done=moment.done,
             start=after.obs,
             total=moment.cost,
+            ret=moment.ret,
+            time=moment.time,
             last=now == end - 1,
         )
         agent, row = trainer.observe(agent, choice, seen, aim, now, phase)

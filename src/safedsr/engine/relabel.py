@@ -36,6 +36,9 @@ def _relabelled(program: Program, agent: PyTree, task: int) -> PyTree:
         stored.append(np.asarray(rows)[np.asarray(filled)])
     new = [_anew(environment, rows, params) for rows in stored]
     agent = agent._replace(ring=agent.ring.at[:count].set(new[0]))
+    if getattr(agent, "signals", None) is not None:  # units of costs
+        largest = environment.spec.codec.unpack(jnp.concatenate(new)).cost.max(0)
+        agent = agent._replace(signals=agent.signals._replace(cost=largest))
     key, store_key = jax.random.split(agent.key)
     assert program.trainer.refill
     return program.trainer.refill(agent._replace(key=key), store_key, jnp.concatenate(new), params)

@@ -21,6 +21,7 @@ from safedsr.engine.program import Program
 from safedsr.engine.programs import program_for
 from safedsr.engine.progress import Progress, Show
 from safedsr.engine.relabel import relabel_memory
+from safedsr.envs.chosen import same_costs
 from safedsr.envs.environment import Environment, with_cost_args
 from safedsr.errors import EnvironmentFailed, UserError
 from safedsr.runs import folder as runs
@@ -74,6 +75,10 @@ def resume(
         job = job_from_dict(config, environment)
         if expect:
             require_same(expect, config, out)
+        known = job.environment.settings.get("costs") is None or same_costs(job.environment, config["environment"])
+        if not known:
+            names = job.environment.cost_names
+            job = dataclasses.replace(job, tasks=tuple(t._replace(cost_names=names) for t in job.tasks))
         if cost_args:
             job = dataclasses.replace(
                 job, tasks=tuple(with_cost_args(job.environment, t, cost_args) for t in job.tasks)
@@ -89,7 +94,7 @@ def resume(
             state, step = program.init(), 0
         else:
             state, step = from_arrays(program.state_shape(), found[0], f"the checkpoint in {out}"), found[1]
-            if cost_args:
+            if cost_args or not known:
                 state = relabel_memory(program, state)
         if step > job.train.steps:
             raise UserError(f"{out} has {step} steps already; steps is {job.train.steps}: give more steps")
@@ -104,7 +109,10 @@ def resume(
 
 
 def require_same(expect: Job, config: dict[str, Any], out: str | Path) -> None:
-    """Raise unless a run folder was written for this job; the settings of `TrainConfig` may differ."""
+    """Raise unless a run folder was written for this job; the settings of `TrainConfig` may differ.
+
+    Schedules that are shares of the run depend on its steps.
+    """
     config = job_from_dict(
         config, expect.environment
     ).to_dict()  # settings added after the folder was written get their defaults

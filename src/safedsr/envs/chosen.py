@@ -27,8 +27,9 @@ class Chosen:
     reward: tuple[str, ...] | None = None
     cost_entries: tuple[str, ...] = ()
     costs: tuple[StepFunction, ...] | None = None
-    success: StepFunction | None = None
+    success: StepFunction | tuple[()] | None = None  # (): episodes cannot succeed
     time_limit: int | None = None
+    name: str | None = None
 
     @property
     def empty(self) -> bool:
@@ -55,6 +56,7 @@ def make_environment(chosen: Chosen, *, costless: bool = False) -> Environment:
         success=chosen.success,
         env_args=chosen.env_args,
         time_limit=chosen.time_limit,
+        name=chosen.name,
     )
     return _from_file(made, chosen.env) if FILE in chosen.env else made
 
@@ -93,20 +95,43 @@ def completed(chosen: Chosen, data: Mapping[str, Any]) -> Chosen:
             "environment=…)"
         )
     if chosen.env is None and ":" in made.removeprefix(GYMNAX):
-        raise UserError(f"this run was trained in '{name}', a module of yours or of others; name it: --env {name}")
-    entries = data.get("reward")
+        raise UserError(f"this run was trained in '{name}', a module of yours or of others; name it: --env {made}")
+    entries, args = data.get("reward"), data.get("env_args", {})
+    if not chosen.env_args and made and not made.startswith(GYMNAX):
+        _require_harmless(args)
     found = replace(
         chosen,
         env=chosen.env or made,
-        env_args=chosen.env_args or data.get("env_args", {}),
+        env_args=chosen.env_args or args,
         reward=chosen.reward or (tuple(_entry(*pair) for pair in entries) if entries else None),
         time_limit=chosen.time_limit or data.get("time_limit"),
+        name=None if name.startswith(GYMNAX) or data.get("made_by") or chosen.env else name,
     )
     if found.costs is None and not found.cost_entries:
         found = replace(found, costs=tuple(_known(about, "--cost-fn") for about in data.get("costs", ())))
     if found.success is None and data.get("success_function"):
         found = replace(found, success=_known(data["success_function"], "--success-fn"))
+    elif found.success is None and data.get("success") is False:
+        found = replace(found, success=())
     return found
+
+
+def _require_harmless(args: Mapping[str, Any]) -> None:
+    """Raise if an argument in a run folder could name code: anything but numbers, short words and lists of them."""
+
+    def fine(value: Any) -> bool:
+        if isinstance(value, list):
+            return all(map(fine, value))
+        return (
+            value is None or isinstance(value, int | float) or (isinstance(value, str) and not set(".:/") & set(value))
+        )
+
+    for name, value in args.items():
+        if not fine(value):
+            raise UserError(
+                f"the run folder has the environment's argument '{name}', which may name code; give it yourself: "
+                f"--env-arg {name}=…, or open the run in Python with safedsr.load(folder, environment=…)"
+            )
 
 
 def _entry(entry: Any, sign: Any) -> str:
@@ -122,6 +147,15 @@ def _known(about: Mapping[str, Any], flag: str) -> StepFunction:
             f"{flag} {source}:{about.get('function')}"
         )
     return function
+
+
+def same_costs(environment: Environment, data: Mapping[str, Any]) -> bool:
+    """Whether the environment has the cost functions that a run folder names; their text may have changed."""
+
+    def named(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return [{k: v for k, v in about.items() if k != "sha256"} for about in settings.get("costs", ())]
+
+    return named(environment.settings) == named(data)
 
 
 def warn_of_changes(environment: Environment, data: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ import importlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -61,6 +62,7 @@ def probe(make: MakeEnv, name: str) -> Probe:
         taken, began = 0, time.perf_counter()
         while taken < PROBE_STEPS and time.perf_counter() - began < PROBE_SECONDS:
             action = int(rng.integers(actions)) + first
+            before = before if step else deepcopy(before)  # some environments change their observation in place
             obs, reward, terminated, truncated, info = env.step(action)
             step = step or (before, action, obs, reward, info)
             infos, taken, before = {**info, **infos}, taken + 1, obs
@@ -201,7 +203,7 @@ def _make(
             _register(env)
             return gymnasium.make(env, max_episode_steps=time_limit, disable_env_checker=True, **env_args)
         made = env(**env_args)
-    except (gymnasium.error.Error, ImportError, TypeError, ValueError) as error:
+    except Exception as error:
         raise UserError(
             f"the environment '{title}' cannot be made: {type(error).__name__}: {' '.join(str(error).split())}"
         ) from error
@@ -244,7 +246,7 @@ def _labelling(
         costs = [from_info(key) for key in ("cost", "costs") if key in seen.infos][:1]
     if success is None:
         success = next((key for key in ("is_success", "success") if key in seen.infos), None)
-    found = _sources(success, seen, title)
+    found = [from_info(success)] if isinstance(success, str) else _sources(success, seen, title)
     return Labelling(tuple(chosen) if extras else None, tuple(costs), _lenient(found[0]) if found else None, extras)
 
 
@@ -320,7 +322,9 @@ def bounds(space: spaces.Space) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 def _args_from_json(defaults: Args, task: str, data: dict[str, Any]) -> Args:
     del task
-    known = {name: value for name, value in data.get("args", {}).items() if name in defaults}
+    stored = data.get("args", {})
+    known = {name: value for name, value in stored.items() if np.shape(value) == np.shape(defaults.get(name, ()))}
+    known = {name: value for name, value in known.items() if name in defaults}
     return with_args(defaults, known)
 
 

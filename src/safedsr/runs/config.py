@@ -1,6 +1,6 @@
 """Settings of a training run, and the terms on which its episodes are judged. No JAX here."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -67,14 +67,14 @@ def terms_of(config: Mapping[str, Any]) -> Terms:
     return Terms(config.get("environment", {}).get("success", True), config.get("budget_kind", EPISODE))
 
 
-def agent_for(budget_kind: str, steps: int, agent: Any, usual: Any) -> Any:
+def agent_for(budget_kind: str, steps: int, agent: Any, presets: Collection[Any]) -> Any:
     """The settings of an agent for a kind of budget (see `for_mean`) and a run of that many steps.
 
-    `usual` are the algorithm's default settings.
+    `presets` are the settings of the algorithm's presets.
     """
     if not isinstance(agent, ValueBasedSettings):
         return agent
     multiplier = agent.multiplier
     if budget_kind != EPISODE:
-        multiplier = for_mean(multiplier, usual.multiplier)
+        multiplier = for_mean(multiplier, [one.multiplier for one in presets])
     return replace(agent, epsilon=agent.epsilon.over(steps), multiplier=multiplier.over(steps))  # type: ignore[type-var]

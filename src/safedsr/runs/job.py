@@ -43,7 +43,9 @@ class Job:
         )
         kinds = " or ".join(BUDGET_KINDS)
         require(self.budget_kind in BUDGET_KINDS, "budget_kind", self.budget_kind, f"give {kinds}")
-        object.__setattr__(self, "agent", agent_for(self.budget_kind, self.train.steps, self.agent, algorithm.default))
+        object.__setattr__(
+            self, "agent", agent_for(self.budget_kind, self.train.steps, self.agent, algorithm.all_settings)
+        )
         require(len(self.seeds) >= 1, "seeds", len(self.seeds), "train at least one")
         require(len(set(self.seeds)) == len(self.seeds), "seeds", self.seeds, "give each seed once")
         require(all(0 <= seed < 2**32 for seed in self.seeds), "seeds", self.seeds, "give numbers from 0 to 2³² - 1")

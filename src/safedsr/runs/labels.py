@@ -41,9 +41,9 @@ def nearest_preset(config: Mapping[str, Any]) -> tuple[str, list[tuple[str, Any]
     if algorithm is None:
         return "", list(_changes(given, asdict(GridConfig())))
     presets = {"": algorithm.default} | {name: algorithm.settings(name) for name in algorithm.presets}
-    kind, usual = terms_of(config).budget_kind, algorithm.default
+    kind = terms_of(config).budget_kind
     steps = config.get("train", {}).get("steps", TrainConfig.steps)
-    presets = {name: agent_for(kind, steps, settings, usual) for name, settings in presets.items()}
+    presets = {name: agent_for(kind, steps, settings, algorithm.all_settings) for name, settings in presets.items()}
     found = {name: list(_changes(given, asdict(settings) | asdict(GridConfig()))) for name, settings in presets.items()}
     return min(found.items(), key=lambda pair: len(pair[1]))
 

@@ -119,18 +119,21 @@ def init(key: Array, params: PyTree, kit: Kit) -> PlusState:
 
 
 def go_on(policy: PlusPolicy, optimizer: Any, units: Units, kit: Kit) -> PlusState:
-    """A learner state that continues from a policy, with new optimiser states.
-
-    The rows of Q and K in M become what the weights say, so that the weights are units again.
-    """
-    (net, frame), successor, weights = policy
-    if kit.config.outcomes:
-        codes = codes_of(policy)
-        rows = jnp.concatenate([pure(weights.w_r, units.reward)[None], pure(weights.w_c, units.cost[:, None])])
-        last = jax.tree.map(lambda x: jnp.concatenate([x[:codes], rows @ x]), successor.last)
-        successor = eqx.tree_at(lambda n: n.last, successor, last)
-        weights = unit_weights(units, codes + len(rows))
+    """A learner state that continues from a policy, with new optimiser states; see `with_rows`."""
+    (net, frame), successor, weights = with_rows(policy, units, kit)
     return PlusState(frame, net, successor, successor, weights, adam(kit.config).init(net), optimizer.init(successor))
+
+
+def with_rows(policy: PlusPolicy, units: Units | None, kit: Kit) -> PlusPolicy:
+    """The same policy with rows of Q and K in M for its own reward and costs, so that its weights are units again."""
+    if not kit.config.outcomes:
+        return policy
+    assert units is not None
+    weights, codes = policy.weights, codes_of(policy)
+    rows = jnp.concatenate([pure(weights.w_r, units.reward)[None], pure(weights.w_c, units.cost[:, None])])
+    last = jax.tree.map(lambda x: jnp.concatenate([x[:codes], rows @ x]), policy.successor.last)
+    successor = eqx.tree_at(lambda n: n.last, policy.successor, last)
+    return policy._replace(successor=successor, weights=unit_weights(units, codes + len(rows)))
 
 
 def codes_of(policy: PlusPolicy) -> int:
@@ -165,12 +168,13 @@ def group_means(reservoir: Reservoir, codec: Codec) -> Weights:
 
 
 def unit_weights(units: Units, count: int) -> Weights:
-    """The weights if reward and costs are the last of `count` features: their units there, else 0."""
+    """The weights if reward and costs are the last of `count` features: their units there (1 if unknown), else 0."""
     costs = len(units.cost)
     first = count - costs - 1
+    reward, cost = (jnp.where(unit > 0, unit, 1.0) for unit in units)
     return Weights(
-        units.reward * jax.nn.one_hot(first, count),
-        units.cost[:, None] * jax.nn.one_hot(first + 1 + jnp.arange(costs), count),
+        reward * jax.nn.one_hot(first, count),
+        cost[:, None] * jax.nn.one_hot(first + 1 + jnp.arange(costs), count),
     )
 
 

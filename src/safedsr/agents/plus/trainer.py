@@ -53,6 +53,7 @@ def make_plus(config: SafeDsrPlusConfig, environment: Environment) -> Trainer:
             features=lambda policy, obs, action: plus.features(policy.phi, obs, action, groups),
             learner=lambda policy, key, units: plus.go_on(policy, plus.adam(config), units, kit),
             rehearse=partial(rehearse, kit=kit),
+            with_rows=partial(plus.with_rows, kit=kit),
             settled=config.settled,
             settings=config,
         ),

@@ -1,7 +1,8 @@
 """The trainer of SafeDQN, SafeDSR and SafeDSR-plus: ε-greedy acting, memory, λ and target networks (Algs. 1 and 2).
 
 Each phase is compiled separately. Besides the phases of an agent there are two in which it neither learns nor stores
-transitions (Sec. 5.4): in `EVALUATE` nothing changes, in `PENALTY` only λ changes.
+transitions (Sec. 5.4): in `EVALUATE` nothing changes, in `PENALTY` only λ changes. (Units of rewards and costs, if an
+agent has them, follow what is observed in every phase.)
 """
 
 from collections.abc import Callable, Mapping
@@ -205,7 +206,7 @@ def observe(
     tuned, signals, measure = state.multiplier, state.signals, None
     if signals is not None:
         before = units.units(signals, aim)
-        signals = units.push(signals, seen.reward, seen.cost, seen.done, config.gamma)
+        signals = units.push(signals, seen.reward, seen.cost, seen.ret, seen.time, config.gamma)
         measure = units.units(signals, aim)
         tuned = multiplier.scaled(tuned, measure.lam / before.lam)
     if phase != EVALUATE:

@@ -165,9 +165,9 @@ def test_budgets_of_the_mean_are_a_condition_on_the_mean(agent):
     assert judge(unsure, task, terms, 1.0).safe == 0.0
 
 
-def test_auto_searches_lam_where_a_safe_policy_may_be_worth_nothing(agent):
+def test_auto_goes_up_to_memory_where_a_safe_policy_may_be_worth_nothing(agent):
     easy = adapt(goalless(agent), scene_of(agent.task), certificate=FEW)
-    assert [rung.level for rung in easy.rungs] == ["cost", "penalty"]
+    assert [rung.level for rung in easy.rungs] == ["cost", "penalty", "memory"]
     assert all(rung.certificate.passed for rung in easy.rungs)
     best = max(easy.rungs, key=lambda rung: rung.certificate.reward)
     assert easy.certificate.reward == best.certificate.reward > 0.9

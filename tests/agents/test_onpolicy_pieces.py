@@ -216,6 +216,8 @@ def test_the_last_observation_is_counted_before_the_next_start():
             next_obs=jnp.array([next_obs]),
             start=jnp.array([start]),
             total=jnp.zeros(1),
+            ret=jnp.zeros(()),
+            time=jnp.int32(1),
             last=jnp.array(False),
             **flags,
         )

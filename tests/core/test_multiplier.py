@@ -4,7 +4,7 @@ from dataclasses import replace
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safedsr.core import multiplier
@@ -229,6 +229,7 @@ def test_where_there_are_no_goals_the_share_rule_has_no_limit():
 
 
 @pytest.mark.parametrize("rule", PLAIN)
+@settings(max_examples=10)
 @given(costs=COSTS)
 def test_in_units_every_rule_works_with_pure_numbers(rule, costs):
     """Rewards and costs in other units: λ changes by the ratio of both, bit for bit for powers of two."""

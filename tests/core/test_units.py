@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safedsr.core import units
@@ -24,6 +24,7 @@ def after(steps, gamma=0.5, reward=1.0, cost=1.0):
     return scale
 
 
+@settings(max_examples=20)
 @given(STEPS)
 def test_the_units_are_the_largest_return_and_the_largest_cost(steps):
     ret, time, most, largest = 0.0, 0, 0.0, 0.0
@@ -41,6 +42,7 @@ def test_equal_rewards_give_the_discounted_return_exactly():
     np.testing.assert_allclose(scale.reward, (1 - 0.9**10) / 0.1, rtol=1e-5)
 
 
+@settings(max_examples=20)
 @given(STEPS)
 def test_other_units_change_what_they_should(steps):
     one = units.units(after(steps), jnp.array([2.0]))

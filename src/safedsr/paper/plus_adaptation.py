@@ -106,7 +106,8 @@ def held_out_r2(agent: Agent, costs: str, seed: int = 0) -> float:
         return physics.lookup(layout.costs, physics.land(place, action, length, layout))[0]
 
     actual = np.asarray(jax.jit(jax.vmap(cost))(keys, jnp.asarray(place), jnp.asarray(action)), np.float64)
-    guess = agent.features(place / layout.scale, action) @ w_c
+    phi = agent.features(place / layout.scale, action)
+    guess = phi @ w_c[: phi.shape[1]]  # M may have further features, whose weights are 0 after a refit
     return float(1 - np.mean((actual - guess) ** 2) / actual.var())
 
 

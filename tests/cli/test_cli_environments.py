@@ -69,7 +69,9 @@ def test_adapt_to_another_parameter_counts_real_steps(place, capsys, tmp_path):
     assert found["rungs"][0]["real_steps"] == 0
     assert found["rungs"][0]["certificate_steps"] > 0
     assert found["environment"] == "CartPole-v1 (low=0.05), forbidden"
-    assert main(["certify", str(tmp_path / "new"), *functions(place), "--episodes", "8", "--require", "0"]) == 0
+    again = ["certify", str(tmp_path / "new"), *functions(place), "--episodes", "8", "--require", "0", "--json"]
+    assert main(again) == 0
+    assert json.loads(capsys.readouterr().out)["environment"] == "CartPole-v1 (low=0.05), forbidden"  # as adapted
 
 
 def test_adapt_refuses_costs_that_need_info(place, capsys, tmp_path):

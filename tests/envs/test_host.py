@@ -221,3 +221,37 @@ def test_arguments_that_are_arrays_are_stored_as_lists():
     assert environment.settings["env_args"] == {"start": [0, 1, 2]}
     with pytest.raises(UserError, match="argument 'start' is of type object, which a run folder cannot store"):
         from_gymnasium(lambda start: Climber(), env_args={"start": object()}, name="climber")
+
+
+class InPlace(gymnasium.Env):
+    """Changes the array that it returned before; every step adds 1."""
+
+    observation_space, action_space = spaces.Box(-100, 100, (1,)), spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state = np.zeros(1, np.float32)
+        return self.state, {}
+
+    def step(self, action):
+        self.state += 1
+        return self.state, 0.0, False, bool(self.state[0] >= 3), {}
+
+
+def test_an_observation_that_changes_in_place_is_kept():
+    def moved(obs, action, next_obs, reward, info):
+        return abs(next_obs[0] - obs[0])
+
+    environment = from_gymnasium(InPlace, cost=moved)
+    _, rows = walk(environment, [[0]] * 5)
+    np.testing.assert_array_equal(rows[1][:, 0, 0], np.ones(5))
+
+
+def test_success_may_be_named_before_it_is_seen():
+    environment = from_gymnasium("CartPole-v1", success="is_success")
+    assert environment.spec.success
+
+
+def test_an_environment_whose_making_fails_in_any_way_is_refused():
+    with pytest.raises(UserError, match="cannot be made: KeyError"):
+        from_gymnasium("FrozenLake-v1", env_args={"map_name": "9x9"})

@@ -30,11 +30,7 @@ class Labelling(NamedTuple):
     success: StepFunction | None
     extras: int  # entries of a vector reward
     places: tuple[int | slice, ...] = ()  # of each function's costs among all costs; a slice if it returns several
-
-    @property
-    def abouts(self) -> list[Mapping[str, Any]]:
-        """What is known about each function."""
-        return [function.about for function in (*self.costs, *([self.success] if self.success else []))]
+    in_place: bool = False  # the environment changes the observation that it returned before
 
     def total(self, reward: Any) -> Any:
         """The reward as one number."""
@@ -110,8 +106,6 @@ class Batch(gymnasium.Env):
         self.observation_space = spaces.Box(-np.inf, np.inf, (len(args), columns.width), np.float32)
         self.action_space = spaces.MultiDiscrete([one.action_space.n] * len(args))  # type: ignore[attr-defined]
         self._first = int(getattr(one.action_space, "start", 0))  # number of the first action
-        # Functions of the user may compare s and s′, and some environments change their observation in place.
-        self._own = any("function" in about for about in labelling.abouts)
         self._flatten = _flattener(one.observation_space)
         self._rows = np.zeros((len(args), columns.width), np.float32)
         n = columns.observations
@@ -167,7 +161,7 @@ class Batch(gymnasium.Env):
         labelling, labels = self.labelling, self._labels[copy]
         before = self._obs[copy]
         obs, reward, terminated, truncated, info = self._steps[copy](action)
-        self._obs[copy] = deepcopy(obs) if self._own else obs
+        self._obs[copy] = deepcopy(obs) if labelling.in_place else obs
         self._next[copy] = self._flatten(obs) if self._flatten else obs
         for function, place in zip(self._costs[copy], labelling.places, strict=True):
             cost = function(before, action, obs, reward, info)
@@ -186,7 +180,7 @@ class Batch(gymnasium.Env):
         episode, seeds = self._begun[copy], self._seeds[copy]
         seed = int(seeds[episode]) if episode < len(seeds) else None
         obs, _ = self.envs[copy].reset(seed=seed)
-        self._obs[copy] = deepcopy(obs) if self._own else obs
+        self._obs[copy] = deepcopy(obs) if self.labelling.in_place else obs
         self._begun[copy] += 1
         self._start[copy] = self._flatten(obs) if self._flatten else obs
 

@@ -48,6 +48,7 @@ class Probe(NamedTuple):
     infos: dict[str, Any]  # every key of `info`, with its first value
     step: tuple[Any, Any, Any, Any, Any]  # the arguments of cost functions in the first step
     seconds: float  # of one step
+    in_place: bool  # the environment changes the observation that it returned before
 
 
 def probe(make: MakeEnv, name: str) -> Probe:
@@ -58,18 +59,20 @@ def probe(make: MakeEnv, name: str) -> Probe:
         observation_space = _require_flat(env.observation_space, name)
         rng, first = np.random.default_rng(0), int(getattr(env.action_space, "start", 0))
         before, info = env.reset(seed=0)
-        infos, step, reward = dict(info), None, 0.0
+        infos, step, reward, in_place = dict(info), None, 0.0, False
         taken, began = 0, time.perf_counter()
         while taken < PROBE_STEPS and time.perf_counter() - began < PROBE_SECONDS:
             action = int(rng.integers(actions)) + first
-            before = before if step else deepcopy(before)  # some environments change their observation in place
+            kept = deepcopy(before)
             obs, reward, terminated, truncated, info = env.step(action)
-            step = step or (before, action, obs, reward, info)
+            in_place = in_place or obs is before
+            step = step or (kept, action, obs, reward, info)
             infos, taken, before = {**info, **infos}, taken + 1, obs
             if terminated or truncated:
                 before, _ = env.reset()
         assert step
-        return Probe(observation_space, actions, first, step[3], infos, step, (time.perf_counter() - began) / taken)
+        seconds = (time.perf_counter() - began) / taken
+        return Probe(observation_space, actions, first, step[3], infos, step, seconds, in_place)
     except UserError:
         raise
     except Exception as error:
@@ -140,7 +143,7 @@ def from_gymnasium(
     seen = probe(make, title)
     labelling = _labelling(seen, title, reward, cost, cost_entries, success)
     names, places = _cost_names(labelling, seen, title)
-    labelling = labelling._replace(places=places)
+    labelling = labelling._replace(places=places, in_place=seen.in_place)
     space = seen.observation_space
     columns = Columns(spaces.flatdim(space), len(names), labelling.extras)
     host = Host(title, make, labelling, columns, seen.seconds, seen.first)

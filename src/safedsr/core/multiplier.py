@@ -14,7 +14,7 @@ from jax import Array
 from jax.nn import relu
 
 from safedsr.core.config import MultiplierConfig
-from safedsr.core.units import Units
+from safedsr.core.units import Units, known
 
 
 class Multiplier(NamedTuple):
@@ -144,7 +144,7 @@ def after_episode(m: Multiplier, e: Ended, config: MultiplierConfig, units: Unit
     """The state after an episode; with `units`, the rule works with pure numbers."""
     if units is None:
         return RULES[config.rule](m, e, config)
-    each = jnp.where(units.cost > 0, units.cost, 1.0)
+    each = known(units.cost)
     pure = Ended(e.cost / each, e.aim / each, e.goals)
     return scaled(RULES[config.rule](scaled(m, 1 / units.lam), pure, config), units.lam)
 

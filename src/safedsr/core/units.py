@@ -32,6 +32,11 @@ class Units(NamedTuple):
         return jnp.where(known, self.reward / jnp.where(known, self.cost, 1.0), 1.0)
 
 
+def known(unit: Array) -> Array:
+    """A unit to divide by: 1 as long as nothing is known, since everything that it divides is 0 then."""
+    return jnp.where(unit > 0, unit, 1.0)
+
+
 def init(costs: int) -> Scale:
     """Before the first step."""
     return Scale(jnp.zeros(()), jnp.zeros(costs))

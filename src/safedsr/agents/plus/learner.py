@@ -22,7 +22,7 @@ from safedsr.agents.value_based.trainer import Memory
 from safedsr.core import replay
 from safedsr.core.nets import Mlp, dense, descend
 from safedsr.core.replay import Codec, Reservoir
-from safedsr.core.units import Units, ones
+from safedsr.core.units import Units, known, ones
 from safedsr.envs.environment import Groups, Spec
 from safedsr.types import PyTree, Transition, Values
 
@@ -171,7 +171,7 @@ def unit_weights(units: Units, count: int) -> Weights:
     """The weights if reward and costs are the last of `count` features: their units there (1 if unknown), else 0."""
     costs = len(units.cost)
     first = count - costs - 1
-    reward, cost = (jnp.where(unit > 0, unit, 1.0) for unit in units)
+    reward, cost = map(known, units)
     return Weights(
         reward * jax.nn.one_hot(first, count),
         cost[:, None] * jax.nn.one_hot(first + 1 + jnp.arange(costs), count),
@@ -206,8 +206,8 @@ def outcome(s: PlusState, t: Transition, units: Units, kit: Kit) -> Array:
 
 
 def pure(value: Array, unit: Array) -> Array:
-    """A value in its unit; unchanged if nothing is known about it, since it is 0 then."""
-    return value / jnp.where(unit > 0, unit, 1.0)
+    """A value in its unit."""
+    return value / known(unit)
 
 
 def successor_target(s: PlusState, t: Transition, lam: Array, units: Units, kit: Kit) -> Array:

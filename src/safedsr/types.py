@@ -19,6 +19,8 @@ class Transition(NamedTuple):
     next_obs: Array  # [observations] s′, before any reset; the next start if SafeDSR has terminal="restart"
     terminated: Array  # [] 1 if the episode terminated (not by a time limit), else 0, or JOINED
     extra: PyTree = ()  # [extras] further values, if the environment has any
+    success: Any = ()  # [] 1 if its episode ended here with success, else 0; () if not known
+    first: Any = ()  # [] 1 if its episode began with this step, else 0; () if not known
 
 
 class Seen(NamedTuple):

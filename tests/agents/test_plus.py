@@ -189,6 +189,25 @@ def test_values_agree_with_the_folded_score():
     np.testing.assert_allclose(plus.features(policy.phi, obs, jnp.int32(1), CELLS).sum(), 1.0, rtol=1e-5)
 
 
+def test_novelty_counts_until_the_first_success():
+    """Its row of M has the weight `bonus` in the score, in targets and in the loss; then it has none."""
+    kit = kit_of(tiny_agent("safedsr-plus", bonus=0.5))
+    s = random_state(kit=kit)._replace(novelty=jnp.arange(1.0, 6.0) / 8)
+    assert len(s.weights.w_r) == 5 + 1 + 2
+    t = step_to(3.5, 0.5)
+    np.testing.assert_allclose(plus.outcome(s, t, UNITS, kit)[5], 4 / 8)
+    extra = s.direction(LAM) - s.weights.direction(LAM)
+    np.testing.assert_allclose(extra, 0.5 * (np.arange(8) == 5))
+    goal = s.successor(t.obs, t.action, s.frame, CELLS) + jnp.eye(8)[5]
+    np.testing.assert_allclose(plus.successor_loss(s.successor, s, t, goal, UNITS, kit), 0.25, rtol=1e-4)
+    reservoir = replay.init_reservoir(1, 5, 4, CODEC.width)._replace(seen=jnp.array([[3, 0, 0, 8, 0]]))
+    for found, weight in ((False, 0.5), (True, 0.0)):
+        memory = Memory(jnp.zeros((60, CODEC.width)), reservoir, jnp.int32(60), None, CODEC.unpack, UNITS, found)
+        after = plus.learn(s, memory, LAM, jax.random.key(0), "learn", kit)[0]
+        assert float(after.bonus) == weight
+        np.testing.assert_allclose(after.novelty, 1 / np.sqrt([4, 1, 1, 9, 1]), rtol=1e-6)
+
+
 def test_phi_learns_where_steps_end():
     """Two steps from the same place with other actions end in other cells; cross-entropy tells them apart."""
     kit = kit_of(tiny_agent("safedsr-plus", learning_rate=0.03))
@@ -299,6 +318,26 @@ def test_each_rung_changes_its_own_part_and_what_is_learnt_helps(trained, level,
         np.testing.assert_allclose(new.weights.w_c, [[0.0] * 9 + [1.0]])  # the largest cost; the budget is smaller
 
 
+def test_an_adaptation_from_memory_takes_no_step_and_no_reset(trained):
+    """Its certificate has another name, and is close to the truth on a map that the memory covers."""
+    agent = load(trained, seed=1)
+
+    def gone(*_):
+        raise AssertionError("the environment was used")
+
+    lost = agent.changed(job=replace(agent.job, environment=replace(agent.job.environment, reset=gone, step=gone)))
+    settings = {"certificate": CertificateConfig(epsilon=0.1, require=0.95), "spend": ClimbConfig(updates=1000)}
+    found = lost.adapt(LOWER_ROAD, "memory", 0.5, from_memory=True, **settings)
+    told = found.certificate
+    assert told.source == "memory" and "remembered" in told.assumes and told.episodes == 1000
+    true = agent.changed(policy=found.agent.policy).certify(LOWER_ROAD, 0.5, epsilon=0.1, episodes=1000)
+    assert true.source == "simulator" and true.safe_goal_rate.value > 0.8
+    assert abs(told.safe_goal_rate.value - true.safe_goal_rate.value) < 0.1
+    for level, spend in (("full", ClimbConfig()), ("penalty", ClimbConfig(penalty="learn"))):
+        with pytest.raises(UserError, match="steps in the environment"):
+            agent.adapt(LOWER_ROAD, level, spend=spend, from_memory=True)
+
+
 @pytest.mark.parametrize(
     "costs", [np.stack([LOWER_ROAD[0], LOWER_ROAD[0, ::-1]]), np.zeros((0, 2, 4))], ids=["two", "none"]
 )
@@ -315,6 +354,13 @@ def test_another_number_of_costs_is_saved_and_loaded(trained, costs, tmp_path):
 
 
 def test_bad_settings_are_refused():
-    for change in ({"even_share": 1.5}, {"plan_epsilon": -0.1}, {"phi_batch": 9}, {"octaves": -1}, {"kept": 0}):
+    for change in (
+        {"even_share": 1.5},
+        {"plan_epsilon": -0.1},
+        {"phi_batch": 9},
+        {"octaves": -1},
+        {"kept": 0},
+        {"bonus": -1.0},
+    ):
         with pytest.raises(UserError, match=next(iter(change))):
             tiny_agent("safedsr-plus", **change)

@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 from test_adapt_rungs import LOW_ROAD, START, agent  # noqa: F401
 from test_evaluate import goalless, on_mean, walker
+from tiny import tiny_job
 from walked import walked_agent
 
 import safedsr
 from safedsr.adapt.certify import certify
 from safedsr.cli import main
 from safedsr.cli.adapt import _cells, _verdict
+from safedsr.engine.train import train
 from safedsr.envs.grid.physics import ACTIONS
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
@@ -21,6 +23,14 @@ def run(agent, tmp_path_factory):  # noqa: F811
     """A folder with the policy that goes straight on."""
     folder = tmp_path_factory.mktemp("straight")
     agent.save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained_plus(tmp_path_factory):
+    """A folder with an agent that has learnt little; its memory knows where episodes start."""
+    folder = tmp_path_factory.mktemp("plus") / "run"
+    train(tiny_job("safedsr-plus", steps=400), folder)
     return folder
 
 
@@ -61,6 +71,16 @@ def test_an_adaptation(run, costs, tmp_path, capsys):
     }
     assert {path.name: path.read_bytes() for path in run.iterdir()} == before
     assert main(["certify", str(out), "--episodes", "200"]) == 0
+
+
+def test_an_adaptation_from_memory_says_so(trained_plus, tmp_path, capsys):
+    args = ["adapt", str(trained_plus), "--from-memory", "--costs", "none", "--level", "penalty", "--out"]
+    assert main([*args, str(tmp_path / "out")]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "certificate from memory" in shown and "walks through remembered transitions" in shown
+    assert json.loads((tmp_path / "out" / "certificate.json").read_text())["source"] == "memory"
+    assert main([*args[:-1], "--level", "full", "--out", str(tmp_path / "full")]) == 2
+    assert "takes steps in the environment" in capsys.readouterr().err
 
 
 def test_a_refusal_writes_nothing(run, costs, tmp_path, capsys):

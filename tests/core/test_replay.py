@@ -1,5 +1,6 @@
 """Rows carry their transition's number in every field, so that a row mixed from two would show."""
 
+import itertools
 from collections import deque
 from functools import partial
 
@@ -74,6 +75,8 @@ def test_a_row_gives_its_transition_back(num_costs):
         cost=jnp.arange(1.0, num_costs + 1)[None],
         next_obs=jnp.array([[0.3, 0.4]]),
         terminated=jnp.array([True]),
+        success=jnp.array([True]),
+        first=jnp.array([False]),
     )
     row = codec.pack(t)
     assert row.shape == (1, 7 + num_costs) and replay.init_ring(4, codec.width).shape == (4, 7 + num_costs)
@@ -92,6 +95,8 @@ def wide_transition():
         cost=jnp.array([0.0625, 3.0]),
         next_obs=jnp.arange(5.0, 10.0) / 8,
         terminated=jnp.float32(2),
+        success=jnp.float32(0),
+        first=jnp.float32(1),
     )
 
 
@@ -108,6 +113,15 @@ def test_rows_are_as_wide_as_observations_and_costs_need():
                 getattr(back, name), np.broadcast_to(field, shape + field.shape), err_msg=name
             )
         np.testing.assert_array_equal(codec.pack(back), rows)
+
+
+@pytest.mark.parametrize("flags", [*itertools.product([0, 1, 2], [0, 1], [0, 1])])
+def test_a_row_keeps_how_its_episode_began_and_ended(flags):
+    t = wide_transition()._replace(
+        **dict(zip(("terminated", "success", "first"), map(jnp.float32, flags), strict=True))
+    )
+    back = Codec(5, 2).unpack(Codec(5, 2).pack(t))
+    assert (float(back.terminated), float(back.success), float(back.first)) == flags
 
 
 def test_a_row_gives_its_record_back():

@@ -16,11 +16,18 @@ from safedsr.adapt.config import CertificateConfig
 from safedsr.adapt.costs import Costs, task_of
 from safedsr.engine.evaluate import Outcome, run_keys
 from safedsr.envs.environment import Task
+from safedsr.envs.memory import Remembered
 from safedsr.runs.config import EPISODE, Terms
 from safedsr.runs.metrics import excess, within
 from safedsr.runs.policy import TrainedPolicy
 
 BATCH = 1000  # episodes between two checks whether the certificate can still pass
+SIMULATOR, MEMORY = "simulator", "memory"
+ASSUMES_MEMORY = (
+    "episodes are walks through remembered transitions: what happens at a state is what happened at the nearest "
+    "remembered one with the same action, and the memory covers where the policy goes; the policy stays as it is. The "
+    "bounds are for the number of walks, not for errors of the memory"
+)
 ASSUMES = "the simulator is right, the policy stays as it is, episodes are independent"
 
 
@@ -50,6 +57,7 @@ class Certificate(NamedTuple):
     assumes: str = ASSUMES
     success: bool = True  # whether episodes can succeed; if not, all of them count as having reached the goal
     kind: str = EPISODE  # of the budgets
+    source: str = SIMULATOR  # where the episodes took place
 
     @property
     def terms(self) -> Terms:
@@ -76,6 +84,8 @@ class Certificate(NamedTuple):
             del found["goal_rate"]
         if self.kind == EPISODE:
             del found["kind"]
+        if self.source == SIMULATOR:
+            del found["source"]
         return found
 
 
@@ -86,7 +96,8 @@ def certify(agent: TrainedPolicy, costs: Costs | None = None, budget: Any = None
 
 def certify_in(agent: TrainedPolicy, task: Task, config: CertificateConfig) -> Certificate:
     """Run episodes in batches until all are done or the certificate can no longer pass."""
-    config = replace(config, episodes=config.count(host=bool(agent.job.environment.host)))
+    walks = isinstance(task.params, Remembered)
+    config = replace(config, episodes=config.count(few=walks or bool(agent.job.environment.host)))
     assert config.episodes
     keys = jax.random.split(jax.random.key(config.episode_seed), config.episodes)
     found: list[Outcome] = []
@@ -100,7 +111,8 @@ def certify_in(agent: TrainedPolicy, task: Task, config: CertificateConfig) -> C
         if possible < config.require and not agent.job.terms.on_mean:
             break
     outcome = Outcome(*(np.concatenate(field) for field in zip(*found, strict=True)))
-    return _judge(outcome, task, config, agent.job.terms)
+    judged = _judge(outcome, task, config, agent.job.terms)
+    return judged._replace(source=MEMORY, assumes=ASSUMES_MEMORY) if walks else judged
 
 
 def _judge(outcome: Outcome, task: Task, config: CertificateConfig, terms: Terms = Terms()) -> Certificate:

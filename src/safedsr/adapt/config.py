@@ -14,7 +14,7 @@ class CertificateConfig:
 
     episodes: int | None = None
     """Maximum number of episodes; the test stops early if it can no longer pass. If not given, 10 000 simulated ones,
-    or 1 000 in a Gymnasium environment."""
+    or 1 000 in a Gymnasium environment or in walks through the replay memory."""
     confidence: float = 0.95
     """Confidence level of each one-sided bound."""
     require: float = 0.9
@@ -33,9 +33,9 @@ class CertificateConfig:
         require(0 <= self.epsilon <= 1, "epsilon", self.epsilon, "give a share between 0 and 1")
         require(0 <= self.episode_seed < 2**32, "episode_seed", self.episode_seed, "give a number from 0 to 2³² - 1")
 
-    def count(self, *, host: bool) -> int:
-        """Maximum number of episodes in an environment on the host, or in a compiled one."""
-        return self.episodes or (1_000 if host else 10_000)
+    def count(self, *, few: bool) -> int:
+        """Maximum number of episodes; fewer where they take longer, on the host and in walks through memory."""
+        return self.episodes or (1_000 if few else 10_000)
 
 
 @dataclass(frozen=True)

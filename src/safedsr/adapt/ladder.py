@@ -12,6 +12,7 @@ from safedsr.adapt.online import learn_in
 from safedsr.adapt.penalty import learn_penalty, score, search_penalty
 from safedsr.adapt.refit import refit
 from safedsr.adapt.successor import learn_from_memory
+from safedsr.adapt.walks import walking
 from safedsr.envs.environment import Task
 from safedsr.errors import UserError, unknown
 from safedsr.runs.policy import AnyPolicy
@@ -47,6 +48,7 @@ class Request(NamedTuple):
 
     costs: Costs
     task: Task
+    trial: Task  # for the episodes of a search: the task itself, or walks through what is remembered of it
     spend: ClimbConfig
     epsilon: float
     enough: float  # share of safe goals in simulated episodes at which a level stops, or that has to be safe
@@ -60,8 +62,12 @@ def adapt(
     certificate: CertificateConfig = CertificateConfig(),
     spend: ClimbConfig = ClimbConfig(),
     show: Callable[[Rung], None] = lambda rung: None,
+    *,
+    from_memory: bool = False,
 ) -> Adapted[AnyPolicy]:
     """Apply the levels up to `level` and certify the last; "auto" certifies each and stops at the first that passes.
+
+    With `from_memory`, λ is searched and certified on walks through the replay memory, without any environment.
 
     Where safe goals do not count, a safe policy may be worth nothing: "auto" then goes up to the level "memory" at
     least, and the best return of all levels that pass counts.
@@ -72,17 +78,20 @@ def adapt(
     if costs is None:
         raise UserError("no costs given to adapt to; give a name such as 'square', a file, an array, a map or a Task")
     task = task_of(agent, costs, budget)
-    request = Request(costs, task, spend, certificate.epsilon, min(certificate.require + MARGIN, 1.0))
+    if from_memory:
+        _require_no_steps(level, spend)
+    trial = walking(agent, task) if from_memory else task
+    request = Request(costs, task, trial, spend, certificate.epsilon, min(certificate.require + MARGIN, 1.0))
     warnings = remarks(agent, costs)
     rungs: list[Rung[AnyPolicy]] = []
     began, current, host = time.perf_counter(), agent, agent.job.environment.host
     steps = host.steps if host else 0
-    for name in LEVELS:
+    for name in LEVELS[:-1] if from_memory else LEVELS:
         current = RUNGS[name](current, request)
         if level in (name, AUTO):
             seconds = time.perf_counter() - began
             used = host.steps - steps if host else None
-            certified = certify_in(current, task, certificate)
+            certified = certify_in(current, trial, certificate)
             spent = host.steps - steps - used if host else None
             rungs.append(Rung(name, current, certified, seconds, used, spent))
             show(rungs[-1])
@@ -94,6 +103,14 @@ def adapt(
     return Adapted(best.agent, best.level, best.certificate, tuple(rungs), warnings)
 
 
+def _require_no_steps(level: str, spend: ClimbConfig) -> None:
+    """Raise if an adaptation from memory alone would need the environment."""
+    if level == "full":
+        raise UserError("the level 'full' takes steps in the environment; from memory, go up to the level 'memory'")
+    if spend.penalty == "learn":
+        raise UserError("the penalty 'learn' takes steps in the environment; from memory, λ is found by 'search'")
+
+
 def _cost(agent: AnyPolicy, request: Request) -> AnyPolicy:
     return refit(agent, request.costs).changed(task=request.task)
 
@@ -101,11 +118,12 @@ def _cost(agent: AnyPolicy, request: Request) -> AnyPolicy:
 def _penalty(agent: AnyPolicy, request: Request) -> AnyPolicy:
     if request.spend.penalty == "learn":
         return learn_penalty(agent, request.task, request.spend.penalty_steps)
-    return search_penalty(agent, request.task, request.epsilon, request.enough)[0]
+    return search_penalty(agent, request.trial, request.epsilon, request.enough)[0]
 
 
 def _memory(agent: AnyPolicy, request: Request) -> AnyPolicy:
-    return learn_from_memory(agent, request.task, request.spend.updates, request.enough, request.epsilon)[0]
+    how = request.spend.updates, request.enough, request.epsilon
+    return learn_from_memory(agent, request.task, *how, trial=request.trial)[0]
 
 
 def _full(agent: AnyPolicy, request: Request) -> AnyPolicy:

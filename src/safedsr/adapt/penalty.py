@@ -19,6 +19,7 @@ from safedsr.engine.evaluate import Outcome, run_keys
 from safedsr.envs import episode as episodes
 from safedsr.envs.environment import Environment, Task
 from safedsr.envs.episode import Episode
+from safedsr.envs.memory import Remembered
 from safedsr.runs.config import Terms
 from safedsr.runs.job import aim_of
 from safedsr.runs.metrics import excess, within
@@ -54,7 +55,8 @@ def score(
     agent: TrainedPolicy, task: Task, epsilon: float, batches: int = 1, seed: int = 0, required: float = 1.0
 ) -> Score:
     """Score of `batches` × `BATCH` simulated episodes; `required` is the share that has to be safe."""
-    size = HOST_BATCH if agent.job.environment.host else BATCH
+    slow = agent.job.environment.host and not isinstance(task.params, Remembered)
+    size = HOST_BATCH if slow else BATCH
     keys = jax.random.split(jax.random.key(seed), FINAL_BATCHES * size).reshape(FINAL_BATCHES, size)
     found = [run_keys(agent, task, keys[n], epsilon) for n in range(batches)]
     return judge(

@@ -14,18 +14,25 @@ SOME = 0.1  # share of safe goals from which M is trained for the λ that acted 
 
 
 def learn_from_memory(
-    agent: AnyPolicy, task: Task, updates: int, enough: float, epsilon: float = 0.0, seed: int = 0
+    agent: AnyPolicy,
+    task: Task,
+    updates: int,
+    enough: float,
+    epsilon: float = 0.0,
+    seed: int = 0,
+    trial: Task | None = None,
 ) -> tuple[AnyPolicy, Score]:
     """The best agent of several rounds; each round trains M for one λ, then searches the λ to act with.
 
     The rounds end after `updates` updates, or when a share `enough` of the search's episodes is safe; where safe goals
-    do not count, the return may still grow then, and they go on.
+    do not count, the return may still grow then, and they go on. The episodes are those of `trial`, or of the task.
     """
     learner_of(agent)
+    trial = trial or task
     assert agent.trainer.adaptable
     steps = relabelled(experience_of(agent), agent.job.environment, task.params)
     rehearsal = agent.trainer.adaptable.rehearse(agent.policy, steps, updates, seed, units_of(agent, task))
-    state, best, top = rehearsal.state, agent, score(agent, task, epsilon, required=enough)
+    state, best, top = rehearsal.state, agent, score(agent, trial, epsilon, required=enough)
     lam = next_lam(agent.policy.lam, agent.policy.lam, top) if rehearsal.lam is None else rehearsal.lam
     for key in rehearsal.keys:
         if agent.job.terms.goals and top.safe >= enough:
@@ -33,7 +40,7 @@ def learn_from_memory(
         with precision(agent.job.train.matmul):
             state = rehearsal.learn(state, lam, key)
         learnt = agent.policy._replace(learner=rehearsal.policy(state), lam=lam)
-        candidate, found = search_penalty(agent.with_policy(learnt), task, epsilon, enough)
+        candidate, found = search_penalty(agent.with_policy(learnt), trial, epsilon, enough)
         if found > top:
             best, top = candidate, found
         if rehearsal.lam is None:

@@ -20,6 +20,10 @@ Seed = Annotated[int | None, tyro.conf.arg(help="Seed of the policy; the best on
 TaskNumber = Annotated[int, tyro.conf.arg(help=TASK_HELP)]
 USUAL = CertificateConfig()
 REQUIRE_HELP = "Save only if at least this share of episodes is certified safe."
+MEMORY_HELP = (
+    "Use no environment at all: search λ and certify on walks through the replay memory. Such a certificate is weaker, "
+    "and says what it assumes."
+)
 LEVEL_HELP = (
     "What to adapt. cost: the cost weights; penalty: also λ; memory: also M, from the replay memory; full: also with "
     "new environment steps; auto: one level after the other, until the certificate passes (without goals: up to memory "
@@ -70,6 +74,7 @@ def adapt(
     ] = USUAL.episodes,
     confidence: Annotated[float, tyro.conf.arg(help="Confidence level of its bounds.")] = USUAL.confidence,
     epsilon: Annotated[float, tyro.conf.arg(help="Probability of a random action.")] = USUAL.epsilon,
+    from_memory: Annotated[bool, tyro.conf.arg(help=MEMORY_HELP)] = False,
     as_json: Json = False,
     spend: Annotated[ClimbConfig, tyro.conf.arg(name="")] = ClimbConfig(),
     where: Annotated[EnvFlags, tyro.conf.arg(name="")] = EnvFlags(),
@@ -89,7 +94,8 @@ def adapt(
 
     agent = load(run, seed, task, environment)
     with busy(f"adapting {run}", quiet=as_json):
-        found = adapt(agent, agent.task if new is None else new, level, budget, certificate, spend)
+        new = agent.task if new is None else new
+        found = adapt(agent, new, level, budget, certificate, spend, from_memory=from_memory)
     refused = require is not None and not found.certificate.passed
     if not refused:
         _write(found, agent, run, out)
@@ -193,16 +199,17 @@ def _explain(found: "Certificate") -> str:
 
 def _verdict(found: "Certificate") -> str:
     safe, word = found.safe_goal_rate, "passes" if found.passed else "fails"
+    name = "certificate from memory" if found.source == "memory" else "certificate"
     if found.terms.on_mean:
         pairs = zip(found.cost, found.budgets, strict=True)
         costs = ", ".join(f"{mean.bound:.3f} (budget {budget:g})" for mean, budget in pairs)
-        return f"certificate {word}: mean discounted cost ≤ {costs}; mean return {found.reward:.4g}"
+        return f"{name} {word}: mean discounted cost ≤ {costs}; mean return {found.reward:.4g}"
     if not found.success:
         return (
-            f"certificate {word}: at least {safe.bound:.3f} of all episodes stay within the budget; "
+            f"{name} {word}: at least {safe.bound:.3f} of all episodes stay within the budget; "
             f"required: {found.require:g}; mean return {found.reward:.4g}"
         )
     return (
-        f"certificate {word}: at least {safe.bound:.3f} of all episodes reach the goal within the budget; "
+        f"{name} {word}: at least {safe.bound:.3f} of all episodes reach the goal within the budget; "
         f"required: {found.require:g}"
     )

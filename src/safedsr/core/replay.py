@@ -13,6 +13,8 @@ from jax import Array
 
 from safedsr.types import Record, Transition
 
+SUCCESS, FIRST = 3.0, 6.0  # added to `terminated` (0, 1 or JOINED), so that these flags need no columns of their own
+
 
 class Codec(NamedTuple):
     """Converts transitions and records to rows of floats and back; a row of another width is an error."""
@@ -33,22 +35,25 @@ class Codec(NamedTuple):
 
     def pack(self, t: Transition) -> Array:
         """A transition, or several, as a row [..., width]."""
-        single = jnp.stack([t.action.astype(jnp.float32), t.reward, t.terminated.astype(jnp.float32)], -1)
+        single = jnp.stack([t.action.astype(jnp.float32), t.reward, _flags(t)], -1)
         parts = [t.obs, single, t.next_obs, t.cost, *([t.extra] if self.extras else [])]
         return self._checked(jnp.concatenate(parts, -1), self.width)
 
     def unpack(self, rows: Array) -> Transition:
         """The transition of a row, or the transitions of rows."""
         rows, n = self._checked(rows, self.width), self.observations
-        end = self.width - self.extras
+        end, flags = self.width - self.extras, rows[..., n + 2]
+        ended = flags % FIRST
         return Transition(
             obs=rows[..., :n],
             action=rows[..., n].astype(jnp.int32),
             reward=rows[..., n + 1],
-            terminated=rows[..., n + 2],
+            terminated=ended % SUCCESS,
             next_obs=rows[..., n + 3 : 2 * n + 3],
             cost=rows[..., 2 * n + 3 : end],
             extra=rows[..., end:] if self.extras else (),
+            success=(ended >= SUCCESS).astype(jnp.float32),
+            first=(flags >= FIRST).astype(jnp.float32),
         )
 
     def pack_record(self, record: Record) -> Array:
@@ -75,6 +80,12 @@ class Codec(NamedTuple):
                 f"{width}"
             )
         return rows
+
+
+def _flags(t: Transition) -> Array:
+    """`terminated`, `success` and `first` as one number; what is not known counts as 0."""
+    known = [(weight, flag) for weight, flag in ((SUCCESS, t.success), (FIRST, t.first)) if not isinstance(flag, tuple)]
+    return sum((weight * flag for weight, flag in known), t.terminated.astype(jnp.float32))
 
 
 def init_ring(capacity: int, width: int) -> Array:

@@ -13,6 +13,7 @@ from safedsr.engine.outcome import Outcome
 from safedsr.envs import episode as episodes_of
 from safedsr.envs.environment import Environment, Task
 from safedsr.envs.episode import Episode
+from safedsr.envs.memory import Remembered, memory_environment
 from safedsr.runs.config import Terms
 from safedsr.runs.metrics import within
 from safedsr.runs.policy import TrainedPolicy, with_costs
@@ -79,8 +80,10 @@ def run_episodes(agent: TrainedPolicy, task: Task, episodes: int, epsilon: float
 
 
 def run_keys(agent: TrainedPolicy, task: Task, keys: Array, epsilon: float = 0.0) -> Outcome:
-    """Run one episode for each random key [n]."""
+    """Run one episode for each random key [n]; walks through memory, if the task is made of remembered transitions."""
     environment = with_costs(agent.job.environment, len(task.budgets))
+    if isinstance(task.params, Remembered):
+        environment = memory_environment(environment.spec)
     if environment.host:
         from safedsr.engine.host_episodes import run_on_host
 

@@ -49,6 +49,7 @@ class Probe(NamedTuple):
     step: tuple[Any, Any, Any, Any, Any]  # the arguments of cost functions in the first step
     seconds: float  # of one step
     in_place: bool  # the environment changes the observation that it returned before
+    limit: int | None  # steps after which Gymnasium truncates an episode
 
 
 def probe(make: MakeEnv, name: str) -> Probe:
@@ -71,8 +72,9 @@ def probe(make: MakeEnv, name: str) -> Probe:
             if terminated or truncated:
                 before, _ = env.reset()
         assert step
+        limit = env.spec.max_episode_steps if env.spec else None
         seconds = (time.perf_counter() - began) / taken
-        return Probe(observation_space, actions, first, step[3], infos, step, seconds, in_place)
+        return Probe(observation_space, actions, first, step[3], infos, step, seconds, in_place, limit)
     except UserError:
         raise
     except Exception as error:
@@ -157,6 +159,7 @@ def from_gymnasium(
             costs=columns.costs,
             low=low,
             high=high,
+            time_limit=seen.limit,
             success=labelling.success is not None,
             scaled=True,
             extras=columns.extras,

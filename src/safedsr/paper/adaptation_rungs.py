@@ -80,7 +80,7 @@ def climb(agent: Agent, costs: str, enough: float, updates: int, episodes: int) 
     task, epsilon = task_of(agent, costs), agent.job.agent.epsilon.epsilon_end
     spend = ClimbConfig(updates=updates)
     # An agent as good as the oracle has learnt enough from memory.
-    request = Request(costs, task, spend, epsilon, enough)
+    request = Request(costs, task, task, spend, epsilon, enough)
     rows, seconds = [_measure(BEFORE, agent, task, epsilon, 0.0, episodes)], 0.0
     for level in LEVELS:
         began = time.perf_counter()

@@ -21,6 +21,7 @@ from safedsr.runs.format1 import remembered_steps
 from safedsr.types import JOINED, PyTree, Transition
 
 MOST_STEPS = 25_000
+MOST_STARTS = 256  # first steps of episodes among them, for walks through the memory
 FIT_STEPS = 4_096
 FILE, FORMAT = "memory.safetensors", "2"
 
@@ -47,8 +48,10 @@ def make_experience(
     steps = take(steps, np.asarray(steps.terminated) != JOINED)
     packed = np.column_stack([steps.obs, steps.action, steps.next_obs, steps.terminated])
     steps = take(steps, np.unique(packed, axis=0, return_index=True)[1])
-    steps = take(steps, spread(_strata(steps, environment, params))[:MOST_STEPS])
-    return with_gram(steps, features)
+    order = spread(_strata(steps, environment, params))
+    starts = order[np.asarray(steps.first)[order] > 0][:MOST_STARTS]
+    others = order[~np.isin(order, starts)]
+    return with_gram(take(steps, np.concatenate([others[: MOST_STEPS - len(starts)], starts])), features)
 
 
 def from_rows(rows: Any, filled: Any, codec: Codec) -> Transition:

@@ -34,7 +34,7 @@ class SafeDsrPlusConfig(ValueBasedSettings):
     """Environment steps before the first update."""
     train_every: int = 10
     """Environment steps between two rounds of updates."""
-    update_steps: int = 1
+    update_steps: int = 2
     """Updates in each round."""
     sync_every: int = 500
     """Environment steps between two updates of the target network."""
@@ -46,6 +46,8 @@ class SafeDsrPlusConfig(ValueBasedSettings):
     """Loss weight of the squared error of Q."""
     beta_c: float = 0.0625
     """Loss weight of the squared error of K; about λ²."""
+    bonus: float = 0.0
+    """Weight of the novelty to come in the score until the first success; novelty is 1/√(1 + visits) of a code."""
     outcomes: bool = True
     """Reward and costs are features themselves, in units of what was observed; if not, their weights are the means of
     each code, and λ and the loss weights are in the units of rewards and costs."""
@@ -67,7 +69,7 @@ class SafeDsrPlusConfig(ValueBasedSettings):
         check_value_based(self)
         for name in ("even_share", "idle_share", "plan_epsilon"):
             require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "give a share between 0 and 1")
-        for name in ("beta_m", "beta_r", "beta_c", "octaves"):
+        for name in ("beta_m", "beta_r", "beta_c", "bonus", "octaves"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "give a value of at least 0")
         for name in ("kept", "points", "trunk", "head"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "give at least 1")
@@ -82,6 +84,7 @@ CELLS = {
     "epsilon": EpsilonSchedule(),
     "outcomes": False,
     "idle_share": 0.0,
+    "update_steps": 1,
     "beta_c": 0.0025,
     "multiplier": MultiplierConfig(
         rule="chance", lam_start=0.05, after_goal=True, lam_step=0.001, lam_most=0.05, chance=0.02

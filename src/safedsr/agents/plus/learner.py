@@ -94,17 +94,25 @@ class PlusState(NamedTuple):
     weights: Weights
     phi_optimizer: PyTree
     successor_optimizer: PyTree
+    novelty: Array | None = None  # [codes] 1/√(1 + visits), if the agent explores by it
+    bonus: Array | None = None  # [] its weight in the score; 0 from the first success on
 
     @property
     def codes(self) -> int:
         """The number of codes."""
         return self.phi.last.weight.shape[0]
 
+    def direction(self, lam: Array) -> Array:
+        """The weights of the score [d]: those of Q - λ·K and, while the agent explores, of the novelty."""
+        direction = self.weights.direction(lam)
+        return direction if self.bonus is None else direction.at[self.codes].add(self.bonus)
+
 
 def init(key: Array, params: PyTree, kit: Kit) -> PlusState:
     """The initial state: M is 0, φ is uniform over the codes."""
     codes = kit.groups.count(params)
-    count = codes + (1 + kit.spec.costs if kit.config.outcomes else 0)
+    explores = kit.config.bonus > 0 and kit.spec.success
+    count = codes + explores + (1 + kit.spec.costs if kit.config.outcomes else 0)
     phi_key, successor_key = jax.random.split(key)
     phi, successor = GroupNet(codes, kit, key=phi_key), GroupNet(count, kit, key=successor_key)
     return PlusState(
@@ -115,6 +123,8 @@ def init(key: Array, params: PyTree, kit: Kit) -> PlusState:
         weights=Weights(jnp.zeros(count), jnp.zeros((kit.spec.costs, count))),
         phi_optimizer=adam(kit.config).init(phi),
         successor_optimizer=adam(kit.config).init(successor),
+        novelty=jnp.ones(codes) if explores else None,
+        bonus=jnp.float32(kit.config.bonus) if explores else None,
     )
 
 
@@ -182,7 +192,7 @@ def in_units(s: PlusState, units: Units) -> PlusState:
     """The state with its rows of reward and costs in other units; Q and K are the same as before."""
     weights = unit_weights(units, len(s.weights.w_r))
     old, new = (w.w_r + w.w_c.sum(0) for w in (s.weights, weights))
-    factor = jnp.where((old > 0) & (new > 0), old / jnp.where(new > 0, new, 1.0), 1.0)
+    factor = jnp.where((old > 0) & (new > 0), old / jnp.where(new > 0, new, 1.0), 1.0)  # 1 for the other rows
 
     def of(net: GroupNet) -> GroupNet:
         last = jax.tree.map(lambda x: x * factor.reshape(-1, *[1] * (x.ndim - 1)), net.last)
@@ -191,18 +201,20 @@ def in_units(s: PlusState, units: Units) -> PlusState:
     return s._replace(successor=of(s.successor), target=of(s.target), weights=weights)
 
 
-def scores(successor: GroupNet, weights: Weights, hidden: Array, lam: Array) -> Array:
-    """Q - λ·K [A], Eq. (15), from the input of M's last layer; the weights times that layer give one vector."""
-    direction = weights.direction(lam)
+def scores(successor: GroupNet, hidden: Array, direction: Array) -> Array:
+    """Q - λ·K [A], Eq. (15), from the input of M's last layer; `direction` times that layer is one vector."""
     return hidden @ (direction @ successor.last.weight) + direction @ successor.last.bias  # type: ignore[operator]
 
 
 def outcome(s: PlusState, t: Transition, units: Units, kit: Kit) -> Array:
     """The features of a transition [d]: the code of s′ as a one-hot vector, and reward and costs in their units."""
-    codes = jax.nn.one_hot(kit.groups.index(s.frame, t.next_obs), s.codes)
-    if not kit.config.outcomes:
-        return codes
-    return jnp.concatenate([codes, pure(t.reward, units.reward)[None], pure(t.cost, units.cost)])
+    code = kit.groups.index(s.frame, t.next_obs)
+    parts = [jax.nn.one_hot(code, s.codes)]
+    if s.novelty is not None:
+        parts.append(s.novelty[code][None])
+    if kit.config.outcomes:
+        parts += [pure(t.reward, units.reward)[None], pure(t.cost, units.cost)]
+    return jnp.concatenate(parts)
 
 
 def pure(value: Array, unit: Array) -> Array:
@@ -214,7 +226,7 @@ def successor_target(s: PlusState, t: Transition, lam: Array, units: Units, kit:
     """The target of M: the features of the transition, plus γ·M(s′, a′), averaged over ε-greedy actions a′."""
     config, actions = kit.config, kit.spec.actions
     hidden = s.target.hidden(t.next_obs, s.frame, kit.groups)
-    best = jax.nn.one_hot(jnp.argmax(scores(s.target, s.weights, hidden, lam)), actions)
+    best = jax.nn.one_hot(jnp.argmax(scores(s.target, hidden, s.direction(lam))), actions)
     chances = (1 - config.plan_epsilon) * best + config.plan_epsilon / actions
     return outcome(s, t, units, kit) + config.gamma * (1 - t.terminated) * dense(s.target.last, chances @ hidden)
 
@@ -225,7 +237,8 @@ def successor_loss(successor: GroupNet, s: PlusState, t: Transition, goal: Array
     error = goal - successor(t.obs, t.action, s.frame, kit.groups)
     reward, cost = pure(error @ s.weights.w_r, units.reward), pure(s.weights.w_c @ error, units.cost)
     visits = error[: s.codes]
-    return config.beta_r * reward**2 + config.beta_c * cost @ cost + config.beta_m * visits @ visits
+    loss = config.beta_r * reward**2 + config.beta_c * cost @ cost + config.beta_m * visits @ visits
+    return loss if s.bonus is None else loss + config.beta_r * (s.bonus * error[s.codes]) ** 2
 
 
 def learn_successor(
@@ -293,6 +306,9 @@ def learn(
         s, value = learn_successor(s, batch, lam, units, adam(config), kit)
         return s, (phi_value, value)
 
+    if s.bonus is not None:
+        novelty = 1 / jnp.sqrt(1.0 + memory.reservoir.seen[0])
+        s = s._replace(novelty=novelty, bonus=jnp.where(memory.found, 0.0, config.bonus))
     if config.outcomes:
         s = in_units(s, units)
     else:
@@ -305,5 +321,5 @@ def values(policy: PlusPolicy, obs: Array, lam: Array, groups: Groups) -> Values
     """Q, K, M and score of every action; a compiled program computes only those that it uses."""
     hidden = policy.successor.hidden(obs, policy.phi.frame, groups)
     m = jax.vmap(partial(dense, policy.successor.last))(hidden)  # [A, groups]
-    score = scores(policy.successor, policy.weights, hidden, lam)
+    score = scores(policy.successor, hidden, policy.weights.direction(lam))
     return Values(q=m @ policy.weights.w_r, k=m @ policy.weights.w_c.T, m=m, score=score)

@@ -37,7 +37,7 @@ def make_plus(config: SafeDsrPlusConfig, environment: Environment) -> Trainer:
     kit, width = Kit(config, groups, spec), spec.codec.width
     learner = Learner(
         init=partial(plus.init, kit=kit),
-        scores=lambda s, obs, lam: plus.scores(s.successor, s.weights, s.successor.hidden(obs, s.frame, groups), lam),
+        scores=lambda s, obs, lam: plus.scores(s.successor, s.successor.hidden(obs, s.frame, groups), s.direction(lam)),
         learn=partial(plus.learn, kit=kit),
         sync=lambda s: s._replace(target=s.successor),
         policy=lambda s: PlusPolicy(Forecast(s.phi, s.frame), s.successor, s.weights),

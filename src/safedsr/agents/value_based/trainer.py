@@ -39,6 +39,7 @@ class Memory(NamedTuple):
     cache: Array | None
     unpack: Callable[[Array], Transition]  # rows -> transitions as the learner gets them
     units: Units | None = None  # of rewards and costs, if the learner uses them
+    found: Array | bool = True  # whether some episode has succeeded, if λ waits for that
 
 
 class State(NamedTuple):
@@ -217,7 +218,9 @@ def observe(
     next_obs, terminated = seen.next_obs, seen.terminated.astype(jnp.float32)
     if learner.restart:
         next_obs, terminated = seen.start, jnp.where(seen.done & ~seen.terminated, JOINED, terminated)
-    row = spec.codec.pack(Transition(seen.obs, seen.action, seen.reward, seen.cost, next_obs, terminated, seen.extra))
+    success, first = (x.astype(jnp.float32) for x in (seen.done & seen.success, seen.time == 1))
+    step = seen.obs, seen.action, seen.reward, seen.cost, next_obs, terminated, seen.extra, success, first
+    row = spec.codec.pack(Transition(*step))
     scale = state.scale
     if scale is not None and phase == learner.phases[0][0]:
         scale = scaling.push(scale, seen.obs)
@@ -259,7 +262,8 @@ def digest(
     key, learn_key = jax.random.split(state.key)
     filled = jnp.minimum(state.count, config.buffer_size)
     measure = None if state.signals is None else units.units(state.signals, aim)
-    memory = Memory(state.ring, state.reservoir, filled, cache, partial(unpack, spec, state.scale), measure)
+    found, rows_of = state.multiplier.begun, partial(unpack, spec, state.scale)
+    memory = Memory(state.ring, state.reservoir, filled, cache, rows_of, measure, found)
     learnt, losses = learner.learn(state.learner, memory, state.multiplier.lam, learn_key, phase)
     return state._replace(key=key, learner=learnt), cache, losses
 

@@ -1,0 +1,86 @@
+"""Walks through memory, beside SciPy's search for neighbours and beside the environment that the memory is of."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.spatial import KDTree
+
+from safedsr.envs.grid import physics
+from safedsr.envs.grid.catalog import load_scene
+from safedsr.envs.grid.config import GridConfig
+from safedsr.envs.grid.environment import make_grid, random_steps
+from safedsr.envs.memory import memory_environment, nearest, remembered
+from safedsr.errors import UserError
+from safedsr.types import Transition
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+ACTIONS = 3
+
+
+def some_steps(count, size, seed=0):
+    """Random transitions; the reward is the number of the transition."""
+    rng = np.random.default_rng(seed)
+    obs, after = rng.normal(size=(2, count, size)).astype(np.float32)
+    return Transition(
+        obs=obs * 10 ** rng.uniform(-2, 2, size).astype(np.float32),
+        action=rng.integers(ACTIONS, size=count),
+        reward=np.arange(count, dtype=np.float32),
+        cost=np.zeros((count, 1), np.float32),
+        next_obs=after,
+        terminated=np.zeros(count, np.float32),
+        success=np.zeros(count, np.float32),
+        first=(np.arange(count) < 5).astype(np.float32),
+    )
+
+
+@pytest.mark.parametrize(("count", "size"), [(5000, 2), (700, 4), (40, 1)])
+def test_the_nearest_transition_is_the_one_that_scipy_finds(count, size):
+    """Only some leaves are searched: almost always this finds the nearest, and never one that is much farther."""
+    steps = some_steps(count, size)
+    memory = remembered(steps, ACTIONS)
+    points = (steps.obs - np.asarray(memory.origin)) / np.asarray(memory.span)
+    asked = np.asarray(points[np.random.default_rng(1).integers(count, size=300)]) + 0.01
+    same, worst = 0, 1.0
+    for action in range(ACTIONS):
+        own = np.flatnonzero(steps.action == action)
+        distances, found = KDTree(points[own]).query(asked)
+        leaf, place = jax.vmap(lambda here, action=action: nearest(memory, here, jnp.int32(action)))(jnp.asarray(asked))
+        mine = np.asarray(memory.then.reward)[action, leaf, place].astype(int)
+        same += int((mine == own[found]).sum())
+        worst = max(worst, float((np.linalg.norm(points[mine] - asked, axis=1) / distances).max()))
+    assert same >= 0.97 * 3 * 300 and worst < 3
+
+
+def test_a_walk_goes_where_the_environment_goes():
+    """With a dense memory of the grid, one step in memory ends where a true step ends, up to the distance of rows."""
+    layout, config = load_scene("one-room", "diamond").layout, GridConfig()
+    steps = random_steps(jax.random.key(0), layout, 40_000, config)
+    flags = {"success": steps.terminated, "first": jnp.zeros(40_000).at[:9].set(1.0)}
+    memory = remembered(jax.tree.map(np.asarray, steps._replace(**flags)), 4)
+    walk, true = memory_environment(make_grid(config, 1).spec), make_grid(config, 1)
+    asked = jax.tree.map(lambda x: x[:200], random_steps(jax.random.key(1), layout, 200, config))
+
+    def both(key, obs, action):
+        state = physics.GridState(obs * layout.scale)
+        return walk.step(key, obs, action, memory)[1], true.step(key, state, action, layout)[1]
+
+    mine, theirs = jax.vmap(both)(jax.random.split(jax.random.key(2), 200), asked.obs, asked.action)
+    apart = np.linalg.norm(np.asarray(mine.obs - theirs.obs) * float(layout.scale), axis=1)
+    assert np.median(apart) < 0.2 and np.mean(mine.terminated == theirs.terminated) > 0.98
+    assert np.mean(np.asarray(mine.cost == theirs.cost)) > 0.9
+    starts = {tuple(np.asarray(walk.reset(key, memory)[1])) for key in jax.random.split(jax.random.key(3), 50)}
+    assert starts <= {tuple(row) for row in np.asarray(steps.obs[:9])} and len(starts) > 3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"first": ()}, "does not say where episodes start"),
+        ({"first": np.zeros(50, np.float32)}, "does not say where episodes start"),
+        ({"action": np.zeros(50, int)}, "no step with action 1"),
+    ],
+)
+def test_a_memory_that_no_walk_can_use(change, message):
+    with pytest.raises(UserError, match=message):
+        remembered(some_steps(50, 2)._replace(**change), ACTIONS)

@@ -204,7 +204,7 @@ def test_novelty_counts_until_the_first_success():
     for found, weight in ((False, 0.5), (True, 0.0)):
         memory = Memory(jnp.zeros((60, CODEC.width)), reservoir, jnp.int32(60), None, CODEC.unpack, UNITS, found)
         after = plus.learn(s, memory, LAM, jax.random.key(0), "learn", kit)[0]
-        assert float(after.bonus) == weight
+        assert after.novelty is not None and float(after.bonus) == weight  # type: ignore[arg-type]
         np.testing.assert_allclose(after.novelty, 1 / np.sqrt([4, 1, 1, 9, 1]), rtol=1e-6)
 
 

@@ -1,7 +1,12 @@
+import itertools
+
+import jax
 import numpy as np
 import pytest
 
+from safedsr.envs.grid import physics
 from safedsr.envs.grid.catalog import COST_SHAPES, load_scene, with_costs
+from safedsr.envs.grid.layout import finer, stack_layouts
 from safedsr.envs.grid.text import format_scene, parse_scene
 from safedsr.errors import UserError
 
@@ -60,8 +65,40 @@ def test_cost_shapes_in_one_room(costs, room):
 def test_shapes_leave_doors_free_and_never_cover_walls():
     scene = load_scene("two-rooms", ",".join(COST_SHAPES))
     assert scene.cost_names == tuple(COST_SHAPES)
-    assert not scene.layout.costs[:, :, 10].any()
-    assert not scene.layout.costs[:, scene.layout.walls].any()
+    layout, fine = scene.layout, scene.layout.raster
+    assert fine == 8 and not layout.costs[:, :, 10 * fine : 11 * fine].any()
+    assert not layout.costs[:, layout.walls.repeat(fine, 0).repeat(fine, 1)].any()
+
+
+def test_fine_shapes_lie_where_they_are_said_to():
+    """Half a cell off: the diamond's area, its centre moved by half a cell. Discs: the area of circles."""
+    middle = (np.indices((88, 88)) + 0.5) / 8 - 5.5
+    for name, area, centre in (("offset-diamond", 25, 0.5), ("discs", 2 * np.pi * 1.6**2, 0.0)):
+        drawn = load_scene("one-room", name).layout.costs[0] > 0
+        assert drawn.sum() / 64 == pytest.approx(area, rel=0.02)
+        np.testing.assert_allclose(middle[:, drawn].mean(1), centre, atol=1e-6)
+    stripes = load_scene("one-room", "stripes").layout.costs[0, 44] > 0
+    widths = [len(list(run)) / 8 for cost, run in itertools.groupby(stripes) if cost]
+    assert len(widths) == 3 and max(widths) < 1
+
+
+def test_a_finer_raster_is_the_same_map():
+    """Each cell of the diamond as 3 × 3 equal values: the same costs at every position, also as text and stacked."""
+    coarse = load_scene("one-room", "diamond")
+    fine = with_costs(coarse, finer(coarse.layout.costs, 3))
+    places = jax.random.uniform(jax.random.key(0), (500, 2)) * 11
+    both = [jax.vmap(physics.cost_at, (0, None))(places, scene.layout) for scene in (coarse, fine)]
+    np.testing.assert_array_equal(both[0], both[1])
+    again = parse_scene(format_scene(fine))
+    np.testing.assert_array_equal(again.layout.costs, fine.layout.costs)
+    stacked = stack_layouts([fine.layout, load_scene("two-rooms", "offset-diamond").layout])
+    assert stacked.costs.shape == (2, 1, 11 * 24, 21 * 24)
+    first = jax.tree.map(lambda x: x[0], stacked)
+    np.testing.assert_array_equal(jax.vmap(physics.cost_at, (0, None))(places, first), both[0])
+    with pytest.raises(UserError, match="n times as many rows"):
+        with_costs(coarse, np.zeros((1, 22, 33)))
+    with pytest.raises(UserError, match="n times as many rows"):
+        parse_scene("S.G\n\ncost a\n. . . . . .\n")
 
 
 def test_rooms_n():

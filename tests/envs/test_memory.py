@@ -22,7 +22,7 @@ def some_steps(count, size, seed=0):
     """Random transitions; the reward is the number of the transition."""
     rng = np.random.default_rng(seed)
     obs, after = rng.normal(size=(2, count, size)).astype(np.float32)
-    return Transition(
+    arrays = dict(
         obs=obs * 10 ** rng.uniform(-2, 2, size).astype(np.float32),
         action=rng.integers(ACTIONS, size=count),
         reward=np.arange(count, dtype=np.float32),
@@ -32,6 +32,7 @@ def some_steps(count, size, seed=0):
         success=np.zeros(count, np.float32),
         first=(np.arange(count) < 5).astype(np.float32),
     )
+    return Transition(**arrays)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("count", "size"), [(5000, 2), (700, 4), (40, 1)])

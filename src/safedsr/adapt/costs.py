@@ -11,10 +11,10 @@ from safedsr.agents.value_based.trainer import Policy
 from safedsr.core.units import Units, units
 from safedsr.envs.environment import Task, make_task, with_cost_args
 from safedsr.envs.grid import physics
-from safedsr.envs.grid.catalog import with_costs
+from safedsr.envs.grid.catalog import FINE, with_costs
 from safedsr.envs.grid.config import DEFAULT_BUDGET
 from safedsr.envs.grid.environment import end, grid_task, scene_of
-from safedsr.envs.grid.layout import Layout, Scene
+from safedsr.envs.grid.layout import Layout, Scene, coarsest, finer
 from safedsr.errors import UserError
 from safedsr.runs.experience import FIT_STEPS, Experience, relabelled
 from safedsr.runs.policy import TrainedPolicy
@@ -112,7 +112,7 @@ def budgets_for(trained: Task, count: int, budget: Any = None) -> tuple[float, .
 
 
 def changed_scene(scene: Scene, costs: Any) -> Scene:
-    """The same map with other costs; a cost function is evaluated at the centres of the cells."""
+    """The same map with other costs; a cost function is evaluated at `FINE` × `FINE` points of each cell."""
     if isinstance(costs, Samples):
         raise UserError("labelled steps do not give the costs of the whole map; pass them to refit, or give a map")
     if isinstance(costs, Scene | Layout):
@@ -121,8 +121,9 @@ def changed_scene(scene: Scene, costs: Any) -> Scene:
         drawn = with_costs(scene, np.asarray(layout.costs))
         return drawn if names is None else Scene(scene.name, drawn.layout, names)
     if callable(costs):
-        rows, columns = np.indices(scene.layout.walls.shape)
-        return with_costs(scene, np.where(scene.layout.walls, 0, call(costs, columns + 0.5, rows + 0.5)))
+        walls = finer(np.asarray(scene.layout.walls)[None], FINE)[0]
+        rows, columns = (np.indices(walls.shape) + 0.5) / FINE
+        return with_costs(scene, coarsest(np.where(walls, 0, call(costs, columns, rows)), FINE))
     return with_costs(scene, costs)
 
 

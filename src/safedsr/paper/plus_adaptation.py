@@ -103,7 +103,7 @@ def held_out_r2(agent: Agent, costs: str, seed: int = 0) -> float:
 
     def cost(key: jax.Array, place: jax.Array, action: jax.Array) -> jax.Array:
         length = physics.step_length(key, config)
-        return physics.lookup(layout.costs, physics.land(place, action, length, layout))[0]
+        return physics.cost_at(physics.land(place, action, length, layout), layout)[0]
 
     actual = np.asarray(jax.jit(jax.vmap(cost))(keys, jnp.asarray(place), jnp.asarray(action)), np.float64)
     phi = agent.features(place / layout.scale, action)

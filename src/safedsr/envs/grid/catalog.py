@@ -1,5 +1,6 @@
 """Maps and costs by name: the paper's rooms and cost shapes (Figs. 3 and 12), or text files in place of names."""
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -8,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from safedsr.envs.grid.layout import Layout, Scene, check_costs, make_layout
+from safedsr.envs.grid.layout import Layout, Scene, check_costs, finer, make_layout
 from safedsr.envs.grid.text import parse_scene
 from safedsr.errors import UserError, unknown
 
@@ -33,7 +34,7 @@ def load_scene(layout: str | Path = "one-room", costs: Costs | None = None) -> S
 
 
 def with_costs(scene: Scene, costs: Costs) -> Scene:
-    """The same map with other costs: shapes or files (`diamond,2*square`), or an array [J, H, W]."""
+    """The same map with other costs: shapes or files (`diamond,2*square`), or an array [J, H, W] or finer."""
     names, layers = _read_costs(costs, scene)
     return replace(scene, layout=scene.layout._replace(costs=layers), cost_names=names)
 
@@ -61,20 +62,33 @@ def _rooms(count: int) -> Layout:
 
 
 class _Room(NamedTuple):
-    """For each cell: its distances from the centre of its room, and whether it is inside a room (not in a door)."""
+    """For each cell, or each point of a finer raster: where it is seen from the centre of its room, in cells."""
 
-    across: np.ndarray
+    right: np.ndarray
     down: np.ndarray
-    inside: np.ndarray
+
+    @property
+    def away(self) -> np.ndarray:
+        """Distance along the axes."""
+        return np.abs(self.right) + np.abs(self.down)
 
 
-COST_SHAPES: dict[str, Callable[[_Room], np.ndarray]] = {
-    "none": lambda room: np.zeros_like(room.inside),
-    "diamond": lambda room: room.across + room.down <= 3,
-    "small-diamond": lambda room: room.across + room.down <= 2,
-    "square": lambda room: (room.across <= 3) & (room.down <= 4),
-    "inverse-diamond": lambda room: (room.across + room.down > 3) & (room.down > 0),
+Shape = Callable[[_Room], np.ndarray]
+CELL_SHAPES: dict[str, Shape] = {
+    "none": lambda room: np.zeros(room.right.shape, bool),
+    "diamond": lambda room: room.away <= 3,
+    "small-diamond": lambda room: room.away <= 2,
+    "square": lambda room: (np.abs(room.right) <= 3) & (np.abs(room.down) <= 4),
+    "inverse-diamond": lambda room: (room.away > 3) & (room.down != 0),
 }
+# Shapes whose edges are not those of cells, drawn with FINE × FINE points in each cell.
+FINE = 8
+FINE_SHAPES: dict[str, Shape] = {
+    "offset-diamond": lambda room: CELL_SHAPES["diamond"](_Room(np.floor(room.right), np.floor(room.down))),
+    "discs": lambda room: np.minimum(*(np.hypot(room.right, room.down - y) for y in (-1.7, 1.7))) < 1.6,
+    "stripes": lambda room: (np.abs(room.right) % 2.0 < 0.4) & (np.abs(room.right) < 3) & (np.abs(room.down) < 3.7),
+}
+COST_SHAPES = (*CELL_SHAPES, *FINE_SHAPES)
 
 
 def _draw_shape(name: str, scene: Scene) -> np.ndarray:
@@ -87,20 +101,23 @@ def _draw_shape(name: str, scene: Scene) -> np.ndarray:
             f"cost shape '{name}' is drawn for rooms (11 rows, 10·n + 1 columns) and '{scene.name}' has {height} rows "
             f"and {width} columns; give the costs as a text file of this map"
         )
-    columns, rows = np.meshgrid(np.arange(width), np.arange(height))
-    between = (columns % ROOM_PITCH == 0) & (columns > 0) & (columns < width - 1)
-    centre = np.minimum(columns // ROOM_PITCH, (width - 2) // ROOM_PITCH) * ROOM_PITCH + ROOM_PITCH // 2
-    room = _Room(np.abs(columns - centre), np.abs(rows - height // 2), ~between)
-    return (COST_SHAPES[name](room) & room.inside & ~walls).astype(np.float32)
+    raster = FINE if name in FINE_SHAPES else 1
+    columns, rows = np.meshgrid(*((np.arange(size * raster) + 0.5) / raster for size in (width, height)))  # positions
+    column = np.floor(columns)
+    between = (column % ROOM_PITCH == 0) & (column > 0) & (column < width - 1)
+    centre = np.minimum(column // ROOM_PITCH, (width - 2) // ROOM_PITCH) * ROOM_PITCH + ROOM_PITCH // 2 + 0.5
+    room = _Room(columns - centre, rows - height / 2)
+    drawn = {**CELL_SHAPES, **FINE_SHAPES}[name](room)
+    return (drawn & ~between & ~finer(walls[None], raster)[0]).astype(np.float32)
 
 
 def _read_costs(costs: Costs, scene: Scene) -> tuple[tuple[str, ...], np.ndarray]:
     shape = scene.layout.walls.shape
     if isinstance(costs, np.ndarray):
-        layers = costs[None] if costs.ndim == 2 else costs
-        return tuple(f"cost-{j}" for j in range(len(layers))), check_costs(layers, shape)
+        given = costs[None] if costs.ndim == 2 else costs
+        return tuple(f"cost-{j}" for j in range(len(given))), check_costs(given, shape)
     names: list[str] = []
-    layers = [np.zeros((0, *shape), np.float32)]
+    layers: list[np.ndarray] = []
     for item in costs.split(",") if isinstance(costs, str) else costs:
         found, drawn = _read_cost(item.strip(), scene)
         names.extend(found)
@@ -109,7 +126,9 @@ def _read_costs(costs: Costs, scene: Scene) -> tuple[tuple[str, ...], np.ndarray
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"cost '{name}' is given {names.count(name)} times; give each cost a name of its own")
-    return tuple(names), np.concatenate(layers)
+    rasters = [layer.shape[-1] // shape[1] for layer in layers]
+    fine = [finer(layer, math.lcm(*rasters) // raster) for layer, raster in zip(layers, rasters, strict=True)]
+    return tuple(names), np.concatenate([np.zeros((0, *np.multiply(shape, math.lcm(*rasters))), np.float32), *fine])
 
 
 def _read_cost(item: str, scene: Scene) -> tuple[tuple[str, ...], np.ndarray]:

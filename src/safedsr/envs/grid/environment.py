@@ -134,8 +134,8 @@ CELLS = Groups(
 
 
 def relabel(t: Transition, layout: Layout) -> Transition:
-    """A stored transition with its costs on this map, those of the cell in which it ended."""
-    return t._replace(cost=physics.lookup(layout.costs, end(t, layout)))
+    """A stored transition with its costs on this map, those of the place where it ended."""
+    return t._replace(cost=physics.cost_at(end(t, layout), layout))
 
 
 def end(t: Transition, layout: Layout) -> Array:

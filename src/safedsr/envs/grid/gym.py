@@ -108,7 +108,9 @@ class GridEnv(gymnasium.Env[np.ndarray, np.int64]):
 def draw_frame(layout: Layout, pos: np.ndarray | None) -> np.ndarray:
     """An image [H·24, W·24, 3] of the map and the agent."""
     shade = layout.costs.sum(0) / max(float(layout.costs.sum(0).max(initial=0.0)), 1e-9)
-    cells = _FREE + shade[..., None] * (_COST - _FREE)
+    raster = layout.raster
+    mean = shade.reshape(len(shade) // raster, raster, -1, raster).mean((1, 3))  # of each cell
+    cells = _FREE + mean[..., None] * (_COST - _FREE)
     for column, row in layout.starts[: layout.num_starts]:
         cells[row, column] = _START
     cells[layout.goal[1], layout.goal[0]] = _GOAL

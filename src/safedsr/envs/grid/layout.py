@@ -4,6 +4,7 @@ A `Layout` holds arrays only and is a traced argument of compiled programs: a ne
 A `Scene` is a layout with its name and the names of its costs. This module uses NumPy, not JAX.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,16 +13,26 @@ import numpy as np
 
 from safedsr.errors import UserError
 
+FINEST = 32  # cost values along the side of a cell
+
 
 class Layout(NamedTuple):
-    """A map as arrays. Cells are (column, row), row 0 at the top; padding to the right and below is wall."""
+    """A map as arrays. Cells are (column, row), row 0 at the top; padding to the right and below is wall.
+
+    Costs may have a finer raster than walls: n × n values for each cell.
+    """
 
     walls: Any  # [H, W] bool
-    costs: Any  # [J, H, W] float32
+    costs: Any  # [J, H·n, W·n] float32
     starts: Any  # [S, 2] int32; all after the first `num_starts` are padding
     num_starts: Any  # [] int32
     goal: Any  # [2] int32
     scale: Any  # [] float32, α⁻¹ = max(width, height): observation = position / scale
+
+    @property
+    def raster(self) -> int:
+        """n, the number of cost values along the side of a cell."""
+        return self.costs.shape[-1] // self.walls.shape[-1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,16 +71,28 @@ def stack_layouts(layouts: Sequence[Layout]) -> Layout:
             f"layouts with different numbers of costs ({sorted(counts)}) do not stack; add empty layers with 'none'"
         )
     height, width = (max(layout.walls.shape[axis] for layout in layouts) for axis in (0, 1))
+    raster = math.lcm(*(layout.raster for layout in layouts))
     most_starts = max(len(layout.starts) for layout in layouts)
 
     def pad(layout: Layout) -> Layout:
         return layout._replace(
             walls=_grow(layout.walls, (height, width), True),
-            costs=_grow(layout.costs, (len(layout.costs), height, width), 0),
+            costs=_grow(finer(layout.costs, raster // layout.raster), (*counts, raster * height, raster * width), 0),
             starts=_grow(layout.starts, (most_starts, 2), 0),
         )
 
     return Layout(*(np.stack(field) for field in zip(*map(pad, layouts), strict=True)))
+
+
+def finer(layers: np.ndarray, times: int) -> np.ndarray:
+    """The same layers [J, H, W] on a raster that is finer by this factor."""
+    return layers if times == 1 else layers.repeat(times, 1).repeat(times, 2)
+
+
+def coarsest(layers: np.ndarray, times: int) -> np.ndarray:
+    """The layers with one value for each cell of `times` × `times` values, if these are equal; else as they are."""
+    coarse = layers[:, ::times, ::times]
+    return coarse if np.array_equal(finer(coarse, times), layers) else layers
 
 
 def _grow(array: np.ndarray, shape: tuple[int, ...], fill: int) -> np.ndarray:
@@ -79,11 +102,15 @@ def _grow(array: np.ndarray, shape: tuple[int, ...], fill: int) -> np.ndarray:
 
 
 def check_costs(costs: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """The cost layers as float32; an error names the first cell with an invalid cost."""
+    """The cost layers as float32, one or n × n values for a cell; an error names the first place of an invalid cost."""
     with np.errstate(over="ignore"):  # too large a number becomes infinite, which is caught below
         costs = np.asarray(costs, np.float32)
-    if costs.ndim != 3 or costs.shape[1:] != shape:
-        raise UserError(f"cost layers have shape {costs.shape}; this map needs [J, {shape[0]}, {shape[1]}]")
+    times = costs.shape[-1] // shape[1] if costs.ndim == 3 else 0
+    if not 1 <= times <= FINEST or costs.shape[1:] != (times * shape[0], times * shape[1]):
+        raise UserError(
+            f"cost layers have shape {costs.shape}; this map needs [J, {shape[0]}, {shape[1]}], or n times as "
+            f"many rows and columns, with n from 1 to {FINEST}"
+        )
     for layer, row, column in zip(*np.nonzero(~(np.isfinite(costs) & (costs >= 0))), strict=True):
         raise UserError(
             f"cost {costs[layer, row, column]} in layer {layer + 1} at row {row + 1}, column {column + 1}; "

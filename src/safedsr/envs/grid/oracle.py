@@ -104,7 +104,7 @@ def plan(
     def outcome(pos: Array, action: Array, length: Array) -> tuple[Array, Array, Array]:
         there = physics.land(pos, action, length, layout)
         goal = physics.at_goal(there, layout)
-        cost = physics.lookup(layout.costs, there)
+        cost = physics.cost_at(there, layout)
         reward = physics.reward(goal, grid_config) * (rewards is None) - lam @ cost
         column, row = physics.cell_of(there * n)
         return row * (width * n) + column, reward, config.gamma * ~goal

@@ -57,6 +57,11 @@ def lookup(layers: Array, pos: Array) -> Array:
     return jnp.asarray(layers).at[..., row, column].get(mode="promise_in_bounds")
 
 
+def cost_at(pos: Array, layout: Layout) -> Array:
+    """The costs [J] at a position."""
+    return lookup(layout.costs, pos if layout.raster == 1 else pos * layout.raster)
+
+
 def blocked(pos: Array, layout: Layout) -> Array:
     """Whether a position is off the map or inside a wall."""
     height, width = layout.walls.shape
@@ -89,7 +94,7 @@ def step(key: Array, state: GridState, action: Array, layout: Layout, config: Gr
     return after, Step(
         obs=observe(after, layout),
         reward=reward(reached, config),
-        cost=lookup(layout.costs, after.pos),
+        cost=cost_at(after.pos, layout),
         terminated=reached,
         truncated=jnp.zeros((), bool),  # the time limit is in the Spec
         success=reached,

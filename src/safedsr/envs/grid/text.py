@@ -10,13 +10,16 @@ legend of other letters, or whole cost layers::
 
     cost noise
     . . 0.5 0.5 . . .
+
+A cost layer may have n times as many rows and columns as the map: n × n values for each cell.
 """
 
+import math
 import re
 
 import numpy as np
 
-from safedsr.envs.grid.layout import Scene, make_layout
+from safedsr.envs.grid.layout import FINEST, Scene, finer, make_layout
 from safedsr.errors import UserError
 
 WALL, FREE, START, GOAL, COST = "#.SGC"
@@ -57,10 +60,14 @@ def parse_scene(text: str, name: str = "map") -> Scene:
             f"{name}: unknown letter '{cells[row, column]}' at row {row + 1}, column {column + 1}; "
             f"known: {' '.join(sorted(known))} (a legend line 'X = name 1' adds one)"
         )
+    raster = math.lcm(*(layer.shape[1] // cells.shape[1] for layer in layers.values()))
+    width = raster * cells.shape[1]
+    layers = {title: finer(layer[None], width // layer.shape[1])[0] for title, layer in layers.items()}
+    drawn = finer(cells[None], raster)[0]
     for letter, values in legend.items():
         for title, value in values.items():
-            layer = layers.setdefault(title, np.zeros(cells.shape))
-            layer[cells == letter] += value
+            layer = layers.setdefault(title, np.zeros(drawn.shape))
+            layer[drawn == letter] += value
     goals = _find(cells, GOAL)
     if len(goals) != 1:
         raise UserError(f"{name}: {len(goals)} goals; mark exactly one cell with '{GOAL}'")
@@ -99,6 +106,8 @@ def format_scene(scene: Scene) -> str:
 def _choose_letters(scene: Scene, free: np.ndarray) -> dict[str, np.ndarray] | None:
     """A letter for each combination of costs, or None if letters cannot represent the cost layers."""
     costs = scene.layout.costs
+    if scene.layout.raster > 1:
+        return None
     shown = costs.any(0)
     kinds = np.unique(costs[:, shown], axis=1).T  # [kinds, J]
     kinds = sorted(kinds, key=lambda kind: (np.nonzero(kind)[0][0], *-kind))
@@ -166,9 +175,11 @@ def _parse_layer(lines: list[str], title: str, shape: tuple[int, ...], name: str
         for number, line in enumerate(lines, 1)
     ]
     widths = {len(row) for row in rows}
-    if len(rows) != shape[0] or widths != {shape[1]}:
+    times = len(rows) // shape[0]
+    if not 1 <= times <= FINEST or len(rows) != times * shape[0] or widths != {times * shape[1]}:
         raise UserError(
             f"{name}: cost layer '{title}' is {len(rows)} rows of {sorted(widths)} values; the map is "
-            f"{shape[0]} rows of {shape[1]}"
+            f"{shape[0]} rows of {shape[1]}: give one value for each cell, or n times as many rows and columns "
+            f"(n up to {FINEST})"
         )
     return np.array(rows)

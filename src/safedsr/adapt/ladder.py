@@ -54,7 +54,7 @@ class Request(NamedTuple):
 
 def adapt(
     agent: AnyPolicy,
-    costs: Costs,
+    costs: Costs | None,
     level: str = AUTO,
     budget: Any = None,
     certificate: CertificateConfig = CertificateConfig(),
@@ -63,14 +63,19 @@ def adapt(
 ) -> Adapted[AnyPolicy]:
     """Apply the levels up to `level` and certify the last; "auto" certifies each and stops at the first that passes.
 
+    Without `costs`, those of the agent's task stay and only the budget is new; then the cost weights stay too.
     Where safe goals do not count, a safe policy may be worth nothing: "auto" then goes up to the level "memory" at
     least, and the best return of all levels that pass counts.
     """
     if level not in (*LEVELS, AUTO):
         raise unknown("level", level, (*LEVELS, AUTO))
     experience_of(agent)
-    if costs is None:
-        raise UserError("no costs given to adapt to; give a name such as 'square', a file, an array, a map or a Task")
+    if costs is None and budget is None:
+        raise UserError(
+            "no costs and no budget given to adapt to; costs are a name such as 'square', a file, an array, a map or a "
+            "Task"
+        )
+    costs = agent.task if costs is None else costs
     task = task_of(agent, costs, budget)
     request = Request(costs, task, spend, certificate.epsilon, min(certificate.require + MARGIN, 1.0))
     warnings = remarks(agent, costs)
@@ -95,6 +100,8 @@ def adapt(
 
 
 def _cost(agent: AnyPolicy, request: Request) -> AnyPolicy:
+    if request.task.params is agent.task.params:  # the budget alone is new
+        return agent.changed(task=request.task)
     return refit(agent, request.costs).changed(task=request.task)
 
 

@@ -103,7 +103,7 @@ def adapt(
         _write(found, agent, run, out)
     if weights_out and not refused:
         _write_weights(found, agent, weights_out)
-    _print_adapted(found, as_json)
+    _print_adapted(found, agent, as_json)
     if refused:
         raise Refusal("; ".join(filter(None, (_verdict(found.certificate), "nothing was saved", needed))))
     if not as_json:
@@ -138,7 +138,7 @@ def _needed_level(
     return "no level passes without new environment steps: try --level full --out DIR, or a larger budget"
 
 
-def _print_adapted(found: "Adapted", as_json: bool) -> None:
+def _print_adapted(found: "Adapted", agent: Any, as_json: bool) -> None:
     if as_json:
         return print_json(_as_dict(found))
     for remark in found.remarks:
@@ -159,8 +159,19 @@ def _print_adapted(found: "Adapted", as_json: bool) -> None:
     )
     print(_explain(found.certificate))
     print(_verdict(found.certificate))
-    if touching := _within_budget(found.certificate):
-        print(touching)
+    for line in (_unchanged(found, agent), _within_budget(found.certificate)):
+        if line:
+            print(line)
+
+
+def _unchanged(found: "Adapted", agent: Any) -> str | None:
+    """Explains why a policy is the same as before, if it is."""
+    if found.level != "cost" or found.agent.task.params is not agent.task.params:
+        return None
+    return (
+        "the policy is the same as before: the level 'cost' changes nothing if the budget alone is new; with --level "
+        "penalty, λ is searched for the new budget, and a larger one may allow a shorter way"
+    )
 
 
 def _within_budget(found: "Certificate") -> str | None:

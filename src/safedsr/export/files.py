@@ -20,7 +20,7 @@ FORMATS = ("onnx", "npz")
 CHECKED = 10_000  # observations
 CLOSE = 1e-4  # largest relative difference from the values of the agent
 
-Evaluate = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray | None]]  # obs -> action, Q, K
+Evaluate = Callable[[np.ndarray], tuple[Any, Any, Any]]  # obs -> action, Q, K
 
 
 class Exported(NamedTuple):
@@ -104,7 +104,7 @@ def describe(agent: TrainedPolicy, policy: Portable, certificate: Certificate | 
 def weights_of(agent: TrainedPolicy, before: TrainedPolicy, certificate: Certificate, level: str) -> dict[str, Any]:
     """w_c and λ of an adapted agent, for the exported policy of the agent `before`."""
     new, old = portable(agent), portable(before)
-    if new.policy != old.policy:
+    if new.policy != old.policy or len(new.weights["lam"]) != len(old.weights["lam"]):
         raise UserError(
             f"the exported policy has {len(before.task.budgets)} costs and the new task has {len(agent.task.budgets)}; "
             "give equally many, or save the adapted policy with --out and export it"
@@ -136,7 +136,7 @@ def onnx_values(path: Path) -> Evaluate:
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
 
-    def values(obs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    def values(obs: np.ndarray) -> tuple[Any, Any, Any]:
         found: dict[str, Any] = dict(zip(names, session.run(names, {"observation": obs}), strict=True))
         return found["action"], found["Q"], found.get("K")
 
@@ -147,9 +147,9 @@ def npz_values(path: Path) -> Evaluate:
     """The function that the NumPy controller computes with a file."""
     controller = Controller(path)
 
-    def values(obs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    def values(obs: np.ndarray) -> tuple[Any, Any, Any]:
         q, k = controller.values(obs)
-        return np.asarray(controller.act(obs)), q, k
+        return controller.act(obs), q, k
 
     return values
 

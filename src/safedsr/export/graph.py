@@ -48,12 +48,12 @@ def _scale(g: Graph, x: str, middle: str, half: str, limit: str) -> str:
     return g.add("Max", g.add("Min", x, limit), lowest)
 
 
-def _waves(g: Graph, x: str, slope: str, offset: str, unit: str, start: str, turns: str) -> str:
-    scaled = g.add("Add", g.add("Mul", slope, x), offset)
-    units = g.add("Add", g.add("Mul", unit, x), start)
+def _waves(g: Graph, x: str, start: str, width: str, factor: str, shift: str, turns: str) -> str:
+    x = g.add("Div", g.add("Sub", x, start), width)
+    units = g.add("Add", g.add("Mul", factor, x), shift)
     turned = g.add("Mul", g.add("Unsqueeze", units, g.constant(np.array([2]))), turns)
     waves = g.add("Flatten", turned, axis=1)
-    return g.add("Concat", scaled, g.add("Sin", waves), g.add("Cos", waves), axis=1)
+    return g.add("Concat", x, g.add("Sin", waves), g.add("Cos", waves), axis=1)
 
 
 def _split(g: Graph, x: str, actions: str) -> str:

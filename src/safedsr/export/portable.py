@@ -125,14 +125,22 @@ def _successor(to: Writer, net: DsrPolicy, spec: Spec) -> None:
 
 
 def _successor_plus(to: Writer, net: PlusPolicy, agent: TrainedPolicy) -> None:
-    """M of SafeDSR-plus. The inputs are linear in each observation, so a value and a slope describe them."""
+    """M of SafeDSR-plus. Its inputs are linear in each observation, so a value and a slope describe them."""
     environment, frame = agent.job.environment, net.phi.frame
     groups, size = groups_of(environment, agent.job.agent), environment.spec.observations
     point, ones = jnp.zeros(size), jnp.ones(size)
-    offset, slope = jax.jvp(lambda obs: groups.scaled(frame, obs), (point,), (ones,))
-    start, unit = jax.jvp(lambda obs: groups.units(frame, obs), (point,), (ones,))
+    scaled, slope = jax.jvp(lambda obs: groups.scaled(frame, obs), (point,), (ones,))
+    units, unit_slope = jax.jvp(lambda obs: groups.units(frame, obs), (point,), (ones,))
+    scaled, slope, units, unit_slope = (np.asarray(x, np.float64) for x in (scaled, slope, units, unit_slope))
     octaves = np.arange(1, agent.job.agent.octaves + 1)
-    to.add("waves", slope=slope, offset=offset, unit=unit, start=start, turns=2 * np.pi / 2.0**octaves)
+    to.add(
+        "waves",
+        start=-scaled / slope,
+        width=1 / slope,
+        factor=unit_slope / slope,
+        shift=units - unit_slope / slope * scaled,
+        turns=2 * np.pi / 2.0**octaves,
+    )
     to.layers(net.successor.trunk)
     to.add("relu")
     to.add("split", actions=environment.spec.actions)

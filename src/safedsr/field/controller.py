@@ -7,9 +7,10 @@
 import numpy as np
 
 
-def waves(x, slope, offset, unit, start, turns):
-    angles = ((unit * x + start)[:, :, None] * turns).reshape(len(x), -1)
-    return np.concatenate([slope * x + offset, np.sin(angles), np.cos(angles)], 1)
+def waves(x, start, width, factor, shift, turns):
+    x = (x - start) / width
+    angles = ((factor * x + shift)[:, :, None] * turns).reshape(len(x), -1)
+    return np.concatenate([x, np.sin(angles), np.cos(angles)], 1)
 
 
 STEPS = {

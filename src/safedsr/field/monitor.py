@@ -43,13 +43,13 @@ class Monitor:
         self.episodes += 1
         if any(one > budget + 1e-6 * max(budget, 1) for one, budget in zip(cost, self.budgets, strict=True)):
             self.violations += 1
-            self.holds = self.holds and self.wealth < 1 / self.alpha  # it rises at violations only
+            self.holds = self.holds and self.evidence < -math.log(self.alpha)  # it rises at violations only
         return self.holds
 
     @property
-    def wealth(self):
-        """The evidence against the certificate: 1 at the start."""
+    def evidence(self):
+        """The evidence against the certificate: the logarithm of the wealth, 0 at the start."""
         k, n, p = self.violations, self.episodes, self.rate
         logs = [k * math.log(q / p) + (n - k) * math.log((1 - q) / (1 - p)) for q in self.shares]
         most = max(logs)
-        return math.exp(min(most, 700)) * sum(math.exp(one - most) for one in logs) / len(logs)
+        return most + math.log(sum(math.exp(one - most) for one in logs) / len(logs))

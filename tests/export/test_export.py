@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import json
 import sys
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -165,16 +166,16 @@ def test_new_weights_are_followed_in_both_formats(plus, tmp_path):
     export(plus, tmp_path / "policy.onnx")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(str(tmp_path / "policy.onnx"), options)
-    assert compare(moved, lambda obs: tuple(session.run(None, {"observation": obs, "w_c": w_c, "lam": lam}))) < 2e-5
+    run: Any = onnxruntime.InferenceSession(str(tmp_path / "policy.onnx"), options).run
+    assert compare(moved, lambda obs: run(None, {"observation": obs, "w_c": w_c, "lam": lam})) < 2e-5
     with pytest.raises(UserError):
         compare(moved, onnx_values(tmp_path / "policy.onnx"))  # with the old ones
     for count in (1, 7):
-        action, q, k = session.run(None, {"observation": obs[:count]})
+        action, q, k = run(None, {"observation": obs[:count]})
         assert (action.shape, q.shape, k.shape) == ((count,), (count, 4), (count, 4, 2))
 
     export(plus, tmp_path / "policy.npz")
-    field = Controller(tmp_path / "policy.npz")
+    field: Any = Controller(tmp_path / "policy.npz")
     new = files.weights_of(moved, plus, certify(plus, episodes=2), "cost")
     field.update(json.loads(json.dumps(new)))
     q, k = field.values(obs)

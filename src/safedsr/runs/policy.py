@@ -101,7 +101,7 @@ class TrainedPolicy:
         else:
             log_probs = np.asarray(self.values(obs).q)
             action = np.argmax(log_probs + self.rng.gumbel(size=log_probs.shape), -1)
-        return np.asarray(action) + (host.first if host else 0), None
+        return np.asarray(action + (host.first if host else 0)), None
 
     def features(self, obs: Any, action: Any) -> np.ndarray:
         """φ(s, a) [n, d] of n observations and actions, in full precision; only for agents with features φ."""

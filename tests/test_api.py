@@ -2,6 +2,9 @@
 
 import dataclasses
 import inspect
+import re
+import shutil
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -11,7 +14,7 @@ from climber import Climber
 from test_adapt_rungs import LOW_ROAD
 from test_evaluate import walker
 from test_export import on_policy
-from tiny import PLUS, SHARED, same_trees, tiny_job, tiny_task
+from tiny import same_trees, tiny_job, tiny_task
 from walked import walked_agent
 
 import safedsr
@@ -21,47 +24,75 @@ from safedsr.agents.registry import ALGORITHMS, PRESET_HELP, find_algorithm
 from safedsr.cli import main
 from safedsr.envs import from_gymnasium
 from safedsr.errors import UserError
+from safedsr.export.portable import portable
+from safedsr.field.controller import Controller
 from safedsr.runs.advice import advice, notes_on, remarks_on
 from safedsr.runs.config import TrainConfig
 from safedsr.runs.job import Job, grid_job
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
-LAB = "S.AB.G\n......\n\nA = fire 1\nB = water 2.5"
-QUICK: dict[str, Any] = {**SHARED, **PLUS, "steps": 160, "chunk": 40}
+ROOT = Path(__file__).parent.parent
+QUICK = "steps=1_000, on_chunk=shown.append, trunk=16, head=8, kept=20, epsilon=schedule, lam_step=0.5"
+SCHEDULE = safedsr.EpsilonSchedule(0.9, 0.1, 0, 500)
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """An agent of one call, its run folder, and what the callback got."""
-    folder = tmp_path_factory.mktemp("api")
-    (folder / "lab.txt").write_text(LAB)
-    shown: list[safedsr.Progress] = []
-    agent = safedsr.train(
-        "safedsr-plus",
-        folder / "lab.txt",
-        costs="fire",
-        budget=0,
-        out=folder / "run",
-        on_chunk=shown.append,
-        seeds=[4],
-        **QUICK,
-    )
-    return agent, folder, shown
+def readme(tmp_path_factory):
+    """The names that the README's lines have set, and the folder in which they ran; with fewer steps and episodes."""
+    folder = tmp_path_factory.mktemp("readme")
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (code,) = [part for part in re.findall(r"```python\n(.*?)```", text, re.S) if "safedsr.train(" in part]
+    assert len(code.strip().splitlines()) <= 12
+    few = {
+        "steps=50_000": QUICK,
+        "agent.certify()": "agent.certify(episodes=20)",
+        'level="penalty"': 'level="penalty", episodes=20',
+        "budget=8": 'budget=8, level="cost", episodes=20',
+    }
+    for given, fewer in few.items():
+        assert code.count(given) == 1
+        code = code.replace(given, fewer)
+    found: dict[str, Any] = {"shown": [], "schedule": SCHEDULE}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        exec(code, found)
+    return found, folder
 
 
-def test_one_call_trains_on_a_map_with_some_of_its_costs(trained):
-    agent, folder, shown = trained
-    assert isinstance(agent, safedsr.Agent) and agent.seed == 4
-    assert agent.task.cost_names == ("fire",) and agent.task.budgets == (0.0,)
-    assert np.asarray(agent.task.params.costs).sum() == 1.0
-    assert [p.step for p in shown] == [20, 40, 80, 120, 160] and shown[0].lanes == 1
-    assert agent.job.agent.epsilon == SHARED["epsilon"] and agent.job.agent.kept == PLUS["kept"]
-    again = safedsr.Agent.load(folder / "run")
-    assert same_trees(again.policy, agent.policy) and again.seed == agent.seed
+@pytest.fixture(scope="module")
+def agent(readme):
+    """The agent that the README's first line trained."""
+    return safedsr.Agent.load(readme[1] / "runs/lab")
 
 
-def test_predict_has_the_signature_of_stable_baselines(trained):
-    agent = trained[0]
+def test_the_lines_of_the_readme_run(readme):
+    found, folder = readme
+    assert found["action"] in range(4) and [p.step for p in found["shown"]] == [500, 1000]
+    assert all(isinstance(p, safedsr.Progress) and p.lanes == 1 for p in found["shown"])
+    saved = safedsr.load(folder / "runs/moved")
+    assert same_trees(saved.policy, found["moved"].agent.policy) and same_trees(saved.policy, found["agent"].policy)
+    assert Controller(folder / "policy.npz").policy == portable(saved).policy
+
+
+def test_one_call_trains_on_a_map_with_costs_of_its_own(agent):
+    assert agent.task.title == "lab, fire" and agent.task.budgets == (5.0,)
+    assert np.asarray(agent.task.params.costs).sum() == 15
+    settings = agent.job.agent
+    assert (settings.epsilon, settings.multiplier.lam_step, settings.kept) == (SCHEDULE, 0.5, 20)
+
+
+def test_some_costs_of_a_map_and_a_budget_of_0(write_map):
+    path = write_map("S.AB.G\n......\n\nA = fire 1\nB = water 2.5")
+    (task,) = safedsr.tasks_for("safedqn", [path], ["2*water"], 0)
+    assert task.cost_names == ("2*water",) and np.asarray(task.params.costs).sum() == 5 and task.budgets == (0.0,)
+    (task,) = safedsr.tasks_for("safedqn", [path], ["water,fire"], "1,2")
+    assert task.cost_names == ("water", "fire") and task.budgets == (1.0, 2.0)
+    with pytest.raises(UserError, match="unknown cost shape 'fier'; did you mean 'fire'"):
+        safedsr.tasks_for("safedqn", [path], ["fier"])
+
+
+def test_predict_has_the_signature_of_stable_baselines(agent):
     names = list(inspect.signature(agent.predict).parameters)
     assert names == ["observation", "state", "episode_start", "deterministic"]
     action, state = agent.predict([0.1, 0.2])
@@ -74,10 +105,9 @@ def test_predict_has_the_signature_of_stable_baselines(trained):
         agent.predict([0.1, 0.2, 0.3])
 
 
-def test_predict_works_in_the_loop_of_evaluate_policy(trained):
+def test_predict_works_in_the_loop_of_evaluate_policy(agent):
     """The calls that Stable-Baselines3's `evaluate_policy` makes, in a vector environment."""
-    agent, folder, _ = trained
-    make = lambda: gymnasium.make("safedsr/Grid-v0", layout=str(folder / "lab.txt"))  # noqa: E731
+    make = lambda: gymnasium.make("safedsr/Grid-v0", layout=str(ROOT / "examples/lab.txt"))  # noqa: E731
     env = gymnasium.vector.SyncVectorEnv([make, make])
     observations, _ = env.reset(seed=[1, 2])
     states, starts = None, np.ones(2, bool)

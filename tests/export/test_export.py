@@ -81,7 +81,7 @@ def elsewhere(name: str, **settings) -> Agent:
 def on_policy(**settings) -> Agent:
     from safedsr.agents.onpolicy.config import OnPolicyConfig
 
-    config = OnPolicyConfig(**{"steps_per_epoch": 100, "hidden": (16, 8), **settings})
+    config = OnPolicyConfig(**{"steps_per_epoch": 100, "hidden": (16, 8), "start": "jax", **settings})
     return made(grid_job("ppo-lag", (tiny_task("S.C.G"),), (0,), config, train=TrainConfig(steps=200)))
 
 

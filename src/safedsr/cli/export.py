@@ -14,7 +14,10 @@ from safedsr.errors import UserError
 if TYPE_CHECKING:
     from safedsr.agent import Agent
 
-FORMAT_HELP = "onnx: for any ONNX runtime; npz: for examples/controller.py. If not given, by the ending of --out."
+FORMAT_HELP = (
+    "onnx: for any ONNX runtime; npz: for the NumPy controller, safedsr/field/controller.py. If not given, the ending of "
+    "--out decides."
+)
 CERTIFY_HELP = (
     "Certify the policy, by simulated episodes, if its folder has no certificate of an adaptation. In a Gymnasium "
     "environment these are real steps."

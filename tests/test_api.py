@@ -103,6 +103,8 @@ def test_predict_has_the_signature_of_stable_baselines(agent):
     assert agent.predict(many[:1])[0].shape == (1,)
     with pytest.raises(UserError, match=r"shape \(3,\); give 2 numbers"):
         agent.predict([0.1, 0.2, 0.3])
+    with pytest.raises(UserError, match="wrap its environment in Gymnasium's FlattenObservation"):
+        agent.predict({"place": 1})
 
 
 def test_predict_works_in_the_loop_of_evaluate_policy(agent):

@@ -1,4 +1,5 @@
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ from walked import walked_agent
 
 import safedsr
 from safedsr.adapt.certify import certify
+from safedsr.adapt.config import CertificateConfig, ClimbConfig
 from safedsr.cli import main
-from safedsr.cli.adapt import _cells, _verdict, _within_budget
+from safedsr.cli.adapt import _cells, _needed_level, _verdict, _within_budget
 from safedsr.envs.grid.physics import ACTIONS
 from safedsr.export.files import compare
 from safedsr.field.controller import Controller
@@ -121,6 +123,12 @@ def test_weights_that_are_not_certified_are_not_written(run, costs, tmp_path, ca
     assert main([*args, "--level", "penalty", "--updates", "1"]) == 1
     assert "no level passes without new environment steps: try --level full" in capsys.readouterr().err
     assert not list(tmp_path.glob("w*"))
+
+
+def test_where_tries_take_real_steps_the_next_level_is_named():
+    stub = SimpleNamespace(job=SimpleNamespace(environment=SimpleNamespace(host=True)))
+    said = _needed_level(stub, None, "penalty", None, CertificateConfig(), ClimbConfig())
+    assert said == "try the next level: --level memory"
 
 
 @pytest.mark.parametrize(

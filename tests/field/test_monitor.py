@@ -49,7 +49,8 @@ def test_a_share_that_is_too_large_is_noticed_soon(rate, true, soon):
 
 
 def test_steps_become_episodes():
-    monitor = Monitor.of({"budgets": [1.0, 2.0], "violation": {"value": 0.0, "bound": 0.001}})
+    certificate = {"passed": True, "budgets": [1.0, 2.0], "violation": {"value": 0.0, "bound": 0.001}}
+    monitor = Monitor.of(certificate)
     assert monitor.step([0.5, 1], False) and monitor.step(np.array([0.5, 1.0]), True)  # at the budgets
     assert (monitor.episodes, monitor.violations) == (1, 0)
     monitor.step([0.0, 1.0], False)
@@ -59,6 +60,8 @@ def test_steps_become_episodes():
     for last in (False, False, True):
         one.step(0.1, last)  # 0.1 + 0.1 + 0.1 > 0.3, by rounding alone
     assert one.violations == 0
+    with pytest.raises(ValueError, match="this certificate did not pass"):
+        Monitor.of({**certificate, "passed": False})
 
 
 def test_an_alarm_stays():

@@ -49,10 +49,10 @@ class Algorithm(NamedTuple):
 
 PRESET_HELP = {
     "recommended": "the settings for new environments",
-    "cells": "the version for maps, whose features are the cells; the one of the README's table",
+    "cells": "the version for maps, with the cells as features (the README's table)",
     "paper": "the settings of the paper",
     "omnisafe": "OmniSafe's settings and formulas, with its mistakes, to compare with it",
-    "repaired": "the same settings with these mistakes repaired; the fairer baseline",
+    "repaired": "the same settings with these mistakes repaired, a fairer baseline",
 }
 OURS = "our agent (not in the paper)"
 PAPER = "agents of the paper"

@@ -99,10 +99,10 @@ def adapt(
         failed = not found.certificate.passed
         needed = _needed_level(agent, new, level, budget, certificate, spend) if weights_out and failed else None
     refused = failed and (require is not None or weights_out is not None)
-    if out and not refused:
-        _write(found, agent, run, out)
     if weights_out and not refused:
         _write_weights(found, agent, weights_out)
+    if out and not refused:
+        _write(found, agent, run, out)
     _print_adapted(found, agent, as_json)
     if refused:
         raise Refusal("; ".join(filter(None, (_verdict(found.certificate), "nothing was saved", needed))))
@@ -128,9 +128,11 @@ def _require_place(out: Path | None, weights_out: Path | None, level: str) -> No
 def _needed_level(
     agent: Any, new: Any, level: str, budget: str | None, certificate: CertificateConfig, spend: ClimbConfig
 ) -> str:
-    """Says which level passes where a lower one failed, tried without new steps in the environment."""
+    """Says which level passes where a lower one failed. Where every try takes real steps, it names the next one."""
     from safedsr.adapt.ladder import adapt
 
+    if agent.job.environment.host:
+        return f"try the next level: --level {LEVELS[LEVELS.index(level) + 1]}"
     for higher in LEVELS[LEVELS.index(level) + 1 : LEVELS.index("full")]:
         if adapt(agent, new, higher, budget, certificate, spend).certificate.passed:
             way = "--weights-out" if higher in WEIGHT_LEVELS else "--out DIR, and export it again"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from safedsr.agent import Agent
 
 FORMAT_HELP = (
-    "onnx: for any ONNX runtime; npz: for the NumPy controller, safedsr/field/controller.py. If not given, the ending of "
+    "onnx: for any ONNX runtime; npz: for the NumPy controller, safedsr/field/controller.py. If not given, the name of "
     "--out decides."
 )
 CERTIFY_HELP = (

@@ -26,7 +26,9 @@ class Monitor:
 
     @classmethod
     def of(cls, certificate, alpha=0.01):
-        """The monitor of a certificate as JSON, such as `json.load(open("certificate.json"))`."""
+        """The monitor of a certificate that passed, as JSON, such as `json.load(open("certificate.json"))`."""
+        if not certificate["passed"]:
+            raise ValueError("this certificate did not pass, so it claims nothing that could be monitored")
         return cls(certificate["budgets"], certificate["violation"]["bound"], alpha)
 
     def step(self, cost, done):

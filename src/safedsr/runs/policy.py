@@ -2,7 +2,7 @@
 
 import copy
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -89,6 +89,8 @@ class TrainedPolicy:
         recurrent policies, and not used.
         """
         del state, episode_start
+        if isinstance(observation, Mapping):
+            raise UserError("the observation is a dictionary; wrap its environment in Gymnasium's FlattenObservation")
         obs, size = np.asarray(observation, np.float32), self.job.environment.spec.observations
         many = obs.ndim > 1 and obs[0].size == size
         if not many and obs.size != size:

@@ -197,7 +197,7 @@ def test_an_epoch_longer_than_a_third_of_the_run_is_warned_about():
     assert remarks_on(job_of("ppo-lag", usual, 100_000)) == []
     (few,) = remarks_on(job_of("ppo-lag", usual, 60_000))
     assert "an epoch has 20,000 steps and the run 60,000, so the policy is updated 3 times" in few
-    assert "--steps-per-epoch 1200" in few
+    assert "set steps_per_epoch to 1200" in few
     (one,) = remarks_on(job_of("ppo-lag", usual, 20_000))
     assert "updated once" in one
 

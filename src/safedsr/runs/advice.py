@@ -16,19 +16,19 @@ def remarks_on(job: Job) -> list[str]:
             return []
         return [
             f"an epoch has {epoch:,} steps and the run {steps:,}, so the policy is updated {_times(steps // epoch)}; "
-            f"train longer, or with shorter epochs: --steps-per-epoch {max(steps // 50, agent.batch_size)}"
+            f"train longer, or set steps_per_epoch to {max(steps // 50, agent.batch_size)}"
         ]
     found, end = [], agent.epsilon.span[1]
     if end > steps and agent.epsilon.epsilon_start != agent.epsilon.epsilon_end:
         last = float(epsilon_at(steps, agent.epsilon))
         found.append(
-            f"ε falls until step {end:,} and is still {last:.2f} at the end of {steps:,} steps; train longer, or with "
-            f"--epsilon-to {steps // 5}"
+            f"ε falls until step {end:,} and is still {last:.2f} at the end of {steps:,} steps; train longer, or set "
+            f"epsilon_to to {steps // 5}"
         )
     if job.num_costs and agent.multiplier.begins >= steps:
         found.append(
-            f"λ is tuned from step {agent.multiplier.begins:,} on and the run ends at {steps:,}; train longer, or with "
-            f"--penalty-start {steps // 5}"
+            f"λ is tuned from step {agent.multiplier.begins:,} on and the run ends at {steps:,}; train longer, or set "
+            f"penalty_start to {steps // 5}"
         )
     return found
 

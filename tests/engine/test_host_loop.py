@@ -164,14 +164,12 @@ def test_an_environment_without_bounds_is_scaled_by_its_first_steps(tmp_path):
         environment,
         budget=5,
         out=tmp_path / "run",
-        **{
-            "steps": 400,
-            "train_start": 200,
-            "sync_every": 50,
-            "epsilon_from": 0,
-            "epsilon_to": 200,
-            "penalty_start": 200,
-        },
+        steps=400,
+        train_start=200,
+        sync_every=50,
+        epsilon_from=0,
+        epsilon_to=200,
+        penalty_start=200,
     )
     scale = agent.policy.scale
     assert int(scale.count) == 200

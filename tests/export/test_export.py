@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import json
+import shutil
 import sys
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from tiny import tiny_agent, tiny_job, tiny_task
+from tiny import tiny_agent, tiny_task
 from walked import walked_agent
 
 from safedsr.adapt.certify import certify
@@ -20,7 +21,6 @@ from safedsr.agent import Agent
 from safedsr.agents.plus.learner import PlusPolicy
 from safedsr.cli import main
 from safedsr.core.normalizer import Running
-from safedsr.engine.train import train
 from safedsr.envs.environment import Environment, Spec, Task
 from safedsr.errors import UserError
 from safedsr.export import files
@@ -229,8 +229,8 @@ def test_the_controller_imports_numpy_alone():
     assert [ast.unparse(node) for node in found] == ["import numpy as np"]
 
 
-def test_the_command_writes_both_formats(tmp_path, capsys):
-    folder = train(tiny_job("safedsr-plus"), tmp_path / "run")
+def test_the_command_writes_both_formats(trained, tmp_path, capsys):
+    folder = shutil.copytree(trained("safedsr-plus"), tmp_path / "run")
     capsys.readouterr()
     args = ["export", str(folder), "--episodes", "50"]
     assert main([*args, "--out", str(tmp_path / "policy.onnx")]) == 0

@@ -14,9 +14,10 @@ def remarks_on(job: Job) -> list[str]:
         epoch = agent.steps_per_epoch
         if UPDATES * epoch < steps:
             return []
+        shorter = next(n for n in range(max(steps // 50, agent.batch_size), steps + 1) if steps % n == 0)
         return [
             f"an epoch has {epoch:,} steps and the run {steps:,}, so the policy is updated {_times(steps // epoch)}; "
-            f"train longer, or set steps_per_epoch to {max(steps // 50, agent.batch_size)}"
+            f"train longer, or set steps_per_epoch to {shorter}"
         ]
     found, end = [], agent.epsilon.span[1]
     if end > steps and agent.epsilon.epsilon_start != agent.epsilon.epsilon_end:

@@ -24,6 +24,7 @@ bench: $(INSTALLED)
 	$(BIN)/python benchmarks/onpolicy.py
 	$(BIN)/python benchmarks/adapt.py
 	$(BIN)/python benchmarks/dsr.py
+	$(BIN)/python benchmarks/latency.py
 
 # One stamp for both commands: nothing is reinstalled until pyproject.toml changes.
 $(INSTALLED): pyproject.toml

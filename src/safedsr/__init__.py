@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from safedsr.agents.safedsr.config import SafeDsrConfig
     from safedsr.api import train
     from safedsr.core.config import EpsilonSchedule, MultiplierConfig
+    from safedsr.engine.progress import Progress
     from safedsr.envs.environment import Environment, Spec, Step, Task
     from safedsr.envs.grid.catalog import load_scene, with_costs
     from safedsr.envs.grid.config import GridConfig, OracleConfig
@@ -43,6 +44,7 @@ _HOME = {
     "Spec": "envs.environment",
     "Step": "envs.environment",
     "Task": "envs.environment",
+    "Progress": "engine.progress",
     "Scene": "envs.grid.layout",
     "TrainConfig": "runs.config",
     "UserError": "errors",
@@ -69,6 +71,7 @@ __all__ = [
     "Layout",
     "MultiplierConfig",
     "OracleConfig",
+    "Progress",
     "SafeDqnConfig",
     "SafeDsrConfig",
     "SafeDsrPlusConfig",

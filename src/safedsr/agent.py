@@ -1,6 +1,7 @@
-"""A trained agent and its operations: act, values, adapt, certify, save."""
+"""A trained agent and its operations: act, predict, values, adapt, certify, export, save."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,15 @@ from safedsr.adapt import front as fronts
 from safedsr.adapt import ladder, recursive
 from safedsr.adapt import refit as weights
 from safedsr.adapt.certify import Certificate
+from safedsr.adapt.config import CertificateConfig, ClimbConfig
 from safedsr.adapt.costs import Costs, task_of
 from safedsr.adapt.front import Front
-from safedsr.adapt.ladder import Adapted
+from safedsr.adapt.ladder import Adapted, Rung
 from safedsr.engine.evaluate import Evaluation, evaluate
 from safedsr.envs.environment import Environment, Task
+from safedsr.export.files import Exported, export
 from safedsr.runs.policy import TrainedPolicy, load_policies, load_policy
-from safedsr.validation import require
+from safedsr.validation import require, with_settings
 
 
 class Agent(TrainedPolicy):
@@ -29,9 +32,24 @@ class Agent(TrainedPolicy):
         """A new agent whose cost weights are updated with the costs of one or several new steps."""
         return recursive.update(self, obs, action, cost, forgetting)
 
-    def adapt(self, costs: Costs, level: str = "auto", budget: Any = None, **settings: Any) -> Adapted["Agent"]:
-        """Apply the adaptation levels up to "cost", "penalty", "memory" or "full", or until one passes ("auto")."""
-        return ladder.adapt(self, costs, level, budget, **settings)
+    def adapt(
+        self,
+        costs: Costs | None = None,
+        level: str = "auto",
+        budget: Any = None,
+        certificate: CertificateConfig = CertificateConfig(),
+        spend: ClimbConfig = ClimbConfig(),
+        show: Callable[[Rung], None] = lambda rung: None,
+        **settings: Any,
+    ) -> Adapted["Agent"]:
+        """Apply the adaptation levels up to "cost", "penalty", "memory" or "full", or until one passes ("auto").
+
+        Without `costs`, the agent adapts to another budget. `show` is called after each certified level. Fields of
+        `certificate` and `spend` may be given by name, such as require=0.95 or updates=2000.
+        """
+        judged = {field.name for field in fields(CertificateConfig)} & settings.keys()
+        certificate = with_settings(certificate, {name: settings.pop(name) for name in judged})
+        return ladder.adapt(self, costs, level, budget, certificate, with_settings(spend, settings), show)
 
     def certify(self, costs: Costs | None = None, budget: Any = None, **settings: Any) -> Certificate:
         """Bounds on safety and costs of this policy, from simulated episodes."""
@@ -41,13 +59,24 @@ class Agent(TrainedPolicy):
         """Reward against cost over λ, and the best λ for each budget."""
         return fronts.front(self, budgets, costs, **settings)
 
+    def export(self, path: str | Path, certificate: Certificate | None = None) -> Exported:
+        """Write this policy for programs without JAX: policy.onnx, or policy.npz for the NumPy controller."""
+        return export(self, path, certificate=certificate)
+
+    @classmethod
+    def load(
+        cls, path: str | Path, seed: int | None = None, task: int = 0, environment: Environment | None = None
+    ) -> "Agent":
+        """Load an agent from a run folder; the default seed is the best one in that task.
+
+        `environment` is needed if the run was trained in an environment of your own.
+        """
+        return load_policy(cls, path, seed, task, environment)
+
 
 def load(path: str | Path, seed: int | None = None, task: int = 0, environment: Environment | None = None) -> Agent:
-    """Load an agent from a run folder; the default seed is the best one in that task.
-
-    `environment` is needed if the run was trained in an environment of your own.
-    """
-    return load_policy(Agent, path, seed, task, environment)
+    """Load an agent from a run folder: `Agent.load`."""
+    return Agent.load(path, seed, task, environment)
 
 
 def load_all(path: str | Path, environment: Environment | None = None) -> dict[tuple[int, int], Agent]:

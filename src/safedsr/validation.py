@@ -112,5 +112,6 @@ def with_settings(config: Any, settings: Mapping[str, Any]) -> Any:
             raise unknown(f"setting of {type(config).__name__}", name, names)
     changes = {name: value for name, value in settings.items() if name in names}
     for part, found in inside.items():
-        changes[part] = dataclasses.replace(getattr(config, part), **{name: settings[name] for name in found})
+        whole = changes.get(part, getattr(config, part))
+        changes[part] = dataclasses.replace(whole, **{name: settings[name] for name in found})
     return dataclasses.replace(config, **changes)

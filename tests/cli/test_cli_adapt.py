@@ -1,18 +1,23 @@
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from test_adapt_rungs import LOW_ROAD, START, agent  # noqa: F401
 from test_evaluate import goalless, on_mean, walker
-from tiny import tiny_job
+from tiny import same_trees, tiny_job
 from walked import walked_agent
 
 import safedsr
 from safedsr.adapt.certify import certify
+from safedsr.adapt.config import CertificateConfig, ClimbConfig
 from safedsr.cli import main
-from safedsr.cli.adapt import _cells, _verdict
+from safedsr.cli.adapt import _cells, _needed_level, _verdict, _within_budget
 from safedsr.engine.train import train
 from safedsr.envs.grid.physics import ACTIONS
+from safedsr.export.files import compare
+from safedsr.field.controller import Controller
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 OTHER = "SCG\n..."
@@ -99,7 +104,7 @@ def test_a_refusal_writes_nothing(run, costs, tmp_path, capsys):
     ("given", "message"),
     [
         (["--costs", "square"], "cost shape 'square' is drawn for rooms"),
-        ([], "no new costs given; add for example --costs square, or --costs FILE.txt for a map of your own"),
+        ([], "no new costs given; add for example --costs square, or --costs FILE.txt for a map of your own; or --b"),
         (["--costs", "none", "--level", "auot"], "unknown level 'auot'; did you mean 'auto'?"),
         (["--costs", "none", "--require", "1.5"], "require is 1.5; give a share"),
         (["--costs", "none", "--seed", "4"], "seed is 4; the run has 3"),
@@ -110,6 +115,74 @@ def test_bad_input_changes_nothing(run, given, message, tmp_path, capsys):
     out = tmp_path / "adapted"
     assert main(["adapt", str(run), "--out", str(out), *given]) == 2
     assert capsys.readouterr().err.startswith(f"safedsr: {message}") and not out.exists()
+
+
+def test_the_weights_alone(run, costs, tmp_path, capsys):
+    out, exported = tmp_path / "w.json", tmp_path / "policy.npz"
+    args = ["adapt", str(run), "--costs", costs, "--episodes", "200", "--weights-out", str(out), "--level", "penalty"]
+    assert main([*args, "--budget", "3"]) == 0
+    assert f"weights: {out}" in capsys.readouterr().out and out.stat().st_size < 5_000
+    new = json.loads(out.read_text())
+    assert new["certificate"]["passed"] and new["level"] == "penalty" and new["budgets"] == [3.0]
+    assert main(["export", str(run), "--out", str(exported), "--no-certify"]) == 0
+    controller: Any = Controller(exported)
+    assert controller.policy == new["policy"]
+    controller.update(new)
+    adapted = safedsr.load(run).adapt(costs, "penalty", 3, episodes=200).agent
+    assert compare(adapted, lambda obs: (controller.act(obs), *controller.values(obs))) < 1e-4
+
+
+def test_weights_that_are_not_certified_are_not_written(run, costs, tmp_path, capsys):
+    out = tmp_path / "w.json"
+    args = ["adapt", str(run), "--costs", costs, "--budget", "0.5", "--episodes", "200", "--weights-out", str(out)]
+    assert main([*args, "--level", "cost"]) == 1
+    shown = capsys.readouterr().err
+    assert "certificate fails" in shown and "nothing was saved; the level 'memory' is needed and passes" in shown
+    assert "--level memory --out DIR, and export it again" in shown and not out.exists()
+    assert main([*args, "--level", "penalty", "--updates", "1"]) == 1
+    assert "no level passes without new environment steps: try --level full" in capsys.readouterr().err
+    assert not list(tmp_path.glob("w*"))
+
+
+def test_where_tries_take_real_steps_the_next_level_is_named():
+    stub = SimpleNamespace(job=SimpleNamespace(environment=SimpleNamespace(host=True)))
+    said = _needed_level(stub, None, "penalty", None, CertificateConfig(), ClimbConfig())
+    assert said == "try the next level: --level memory"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], "nowhere to write; add --out DIR for the policy, or --weights-out FILE.json"),
+        (["--weights-out", "w.json"], "level is 'auto'; with --weights-out, give --level cost or penalty"),
+        (["--weights-out", "none/w.json", "--level", "cost"], "there is no folder '"),
+    ],
+)
+def test_where_weights_go_is_checked_first(run, given, message, capsys):
+    assert main(["adapt", str(run), "--costs", "none", *given]) == 2
+    assert capsys.readouterr().err.startswith(f"safedsr: {message}")
+
+
+def test_the_budget_alone_is_explained(run, tmp_path, capsys):
+    args = ["adapt", str(run), "--budget", "3", "--episodes", "200"]
+    assert main([*args, "--out", str(tmp_path / "same")]) == 0
+    assert "the policy is the same as before: the level 'cost' changes nothing" in capsys.readouterr().out
+    old, new = safedsr.load(run), safedsr.load(tmp_path / "same")
+    assert same_trees(old.policy, new.policy) and (old.task.budgets, new.task.budgets) == ((0.5,), (3.0,))
+    assert main([*args, "--level", "penalty", "--out", str(tmp_path / "other")]) == 0
+    assert "the same as before" not in capsys.readouterr().out
+
+
+def test_costs_within_the_budget_are_explained(run, costs, tmp_path, capsys):
+    args = ["adapt", str(run), "--costs", costs, "--budget", "3", "--level", "cost", "--episodes", "200"]
+    assert main([*args, "--out", str(tmp_path / "adapted")]) == 0
+    shown = capsys.readouterr().out
+    assert ("an episode may still meet costs" in shown) == ("0.00 ≤ 0.00" not in shown)
+    loaded = safedsr.load(run)
+    found = certify(loaded, costs, budget=3, episodes=100)
+    assert found.cost[0].value > 0 and found.passed
+    assert "a short way through costly states is allowed" in (_within_budget(found) or "")
+    assert _within_budget(certify(loaded, episodes=100)) is None
 
 
 def test_policies_that_cannot_adapt(tmp_path, capsys):

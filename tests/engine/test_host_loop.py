@@ -160,7 +160,16 @@ def test_a_failing_environment_stops_with_its_words_the_step_and_the_checkpoint(
 def test_an_environment_without_bounds_is_scaled_by_its_first_steps(tmp_path):
     environment = from_gymnasium(Purse, reward=0, cost_entries=["-1"])
     agent = safedsr.train(
-        "safedqn", environment, budget=5, steps=400, out=tmp_path / "run", train_start=200, sync_every=50
+        "safedqn",
+        environment,
+        budget=5,
+        out=tmp_path / "run",
+        steps=400,
+        train_start=200,
+        sync_every=50,
+        epsilon_from=0,
+        epsilon_to=200,
+        penalty_start=200,
     )
     scale = agent.policy.scale
     assert int(scale.count) == 200

@@ -56,7 +56,7 @@ class Request(NamedTuple):
 
 def adapt(
     agent: AnyPolicy,
-    costs: Costs,
+    costs: Costs | None,
     level: str = AUTO,
     budget: Any = None,
     certificate: CertificateConfig = CertificateConfig(),
@@ -67,6 +67,7 @@ def adapt(
 ) -> Adapted[AnyPolicy]:
     """Apply the levels up to `level` and certify the last; "auto" certifies each and stops at the first that passes.
 
+    Without `costs`, those of the agent's task stay and only the budget is new; then the cost weights stay too.
     With `from_memory`, λ is searched and certified on walks through the replay memory, without any environment.
 
     Where safe goals do not count, a safe policy may be worth nothing: "auto" then goes up to the level "memory" at
@@ -75,8 +76,12 @@ def adapt(
     if level not in (*LEVELS, AUTO):
         raise unknown("level", level, (*LEVELS, AUTO))
     experience_of(agent)
-    if costs is None:
-        raise UserError("no costs given to adapt to; give a name such as 'square', a file, an array, a map or a Task")
+    if costs is None and budget is None:
+        raise UserError(
+            "no costs and no budget given to adapt to; costs are a name such as 'square', a file, an array, a map or a "
+            "Task"
+        )
+    costs = agent.task if costs is None else costs
     task = task_of(agent, costs, budget)
     if from_memory:
         _require_no_steps(level, spend)
@@ -112,6 +117,8 @@ def _require_no_steps(level: str, spend: ClimbConfig) -> None:
 
 
 def _cost(agent: AnyPolicy, request: Request) -> AnyPolicy:
+    if request.task.params is agent.task.params:  # the budget alone is new
+        return agent.changed(task=request.task)
     return refit(agent, request.costs).changed(task=request.task)
 
 

@@ -1,7 +1,7 @@
 """All algorithms by name. JAX is not imported until a trainer is made."""
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,6 +47,13 @@ class Algorithm(NamedTuple):
         return replace(self.default, **self.presets[preset])
 
 
+PRESET_HELP = {
+    "recommended": "the settings for new environments",
+    "cells": "the version for maps, with the cells as features (the README's table)",
+    "paper": "the settings of the paper",
+    "omnisafe": "OmniSafe's settings and formulas, with its mistakes, to compare with it",
+    "repaired": "the same settings with these mistakes repaired, a fairer baseline",
+}
 OURS = "our agent (not in the paper)"
 PAPER = "agents of the paper"
 COSTLESS = "agents without costs (they take no --costs)"
@@ -114,6 +121,12 @@ def find_algorithm(name: str) -> Algorithm:
     if name not in ALGORITHMS:
         raise unknown("algorithm", name, ALGORITHMS)
     return ALGORITHMS[name]
+
+
+def preset_help(names: Iterable[str]) -> str:
+    """Help for a choice of presets."""
+    each = "; ".join(f"{name}: {PRESET_HELP[name]}" for name in names)
+    return f"Named settings to start from; the flags below change single settings. {each}."
 
 
 def make_trainer(name: str, config: Any, environment: "Environment") -> "Trainer":

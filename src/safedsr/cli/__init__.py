@@ -42,6 +42,7 @@ COMMANDS = {
         "Simulate a policy and bound how often it reaches the goal within the budget. The exit code is 1 if it fails.",
     ),
     "adapt": Command("adapt", "Adapt a policy to new costs. Save the new policy and its certificate in a new folder."),
+    "export": Command("export", "Write a policy as one file, ONNX or NumPy, for programs without JAX or Python."),
     "report": Command(
         "runs",
         "Compare run folders with the paper's tables: mean, std, p25, IQM with 95 % interval, p75 over seeds, verdict.",

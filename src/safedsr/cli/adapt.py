@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from safedsr.adapt.config import CertificateConfig, ClimbConfig
+from safedsr.adapt.config import LEVELS, CertificateConfig, ClimbConfig
 from safedsr.cli.environments import EnvFlags, costs_from, environment_of
 from safedsr.cli.terminal import TASK_HELP, CostNames, Json, busy, print_json, print_table
 from safedsr.errors import Refusal, UserError
@@ -23,6 +23,11 @@ REQUIRE_HELP = "Save only if at least this share of episodes is certified safe."
 MEMORY_HELP = (
     "Use no environment at all: search λ and certify on walks through the replay memory. Such a certificate is weaker, "
     "and says what it assumes."
+)
+WEIGHT_LEVELS = ("cost", "penalty")
+WEIGHTS_HELP = (
+    "A JSON file for the new w_c and λ alone, for an exported policy, with --level cost or penalty. It is written only "
+    "if the certificate passes; if not, the level that is needed is named."
 )
 LEVEL_HELP = (
     "What to adapt. cost: the cost weights; penalty: also λ; memory: also M, from the replay memory; full: also with "
@@ -62,7 +67,7 @@ def certify(
 
 def adapt(
     run: RunFolder,
-    out: Annotated[Path, tyro.conf.arg(help="New folder for the adapted policy.")],
+    out: Annotated[Path | None, tyro.conf.arg(help="New folder for the adapted policy.")] = None,
     costs: CostNames = None,
     level: Annotated[str, tyro.conf.arg(metavar="{cost,penalty,memory,full,auto}", help=LEVEL_HELP)] = "auto",
     budget: Budget = None,
@@ -75,43 +80,82 @@ def adapt(
     confidence: Annotated[float, tyro.conf.arg(help="Confidence level of its bounds.")] = USUAL.confidence,
     epsilon: Annotated[float, tyro.conf.arg(help="Probability of a random action.")] = USUAL.epsilon,
     from_memory: Annotated[bool, tyro.conf.arg(help=MEMORY_HELP)] = False,
+    weights_out: Annotated[Path | None, tyro.conf.arg(help=WEIGHTS_HELP)] = None,
     as_json: Json = False,
     spend: Annotated[ClimbConfig, tyro.conf.arg(name="")] = ClimbConfig(),
     where: Annotated[EnvFlags, tyro.conf.arg(name="")] = EnvFlags(),
 ) -> None:
     """Adapt a policy to new costs. Save the new policy and its certificate in a new folder."""
-    _require_free(out)
+    _require_place(out, weights_out, level)
     environment = environment_of(run, where)
     new = costs_from(run, environment, costs, where)
     if new is None and budget is None:
         example = "--costs square, or --costs FILE.txt for a map of your own"
         if environment:
             example = "--cost-arg name=value, or --cost-fn FILE.py:NAME for another cost function"
-        raise UserError(f"no new costs given; add for example {example}")
+        raise UserError(f"no new costs given; add for example {example}; or --budget 2 for another budget alone")
     certificate = CertificateConfig(episodes, confidence, USUAL.require if require is None else require, epsilon)
     from safedsr.adapt.ladder import adapt
     from safedsr.agent import load
 
     agent = load(run, seed, task, environment)
     with busy(f"adapting {run}", quiet=as_json):
-        new = agent.task if new is None else new
         found = adapt(agent, new, level, budget, certificate, spend, from_memory=from_memory)
-    refused = require is not None and not found.certificate.passed
-    if not refused:
+        failed = not found.certificate.passed
+        needed = (
+            _needed_level(agent, new, level, budget, certificate, spend, from_memory)
+            if weights_out and failed
+            else None
+        )
+    refused = failed and (require is not None or weights_out is not None)
+    if weights_out and not refused:
+        _write_weights(found, agent, weights_out)
+    if out and not refused:
         _write(found, agent, run, out)
-    _print_adapted(found, as_json)
+    _print_adapted(found, agent, as_json)
     if refused:
-        raise Refusal(f"{_verdict(found.certificate)}; nothing was saved")
+        raise Refusal("; ".join(filter(None, (_verdict(found.certificate), "nothing was saved", needed))))
     if not as_json:
-        print(f"adapted policy: {out}")
+        for what, where_to in (("adapted policy", out), ("weights", weights_out)):
+            if where_to:
+                print(f"{what}: {where_to}")
 
 
-def _require_free(out: Path) -> None:
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+def _require_place(out: Path | None, weights_out: Path | None, level: str) -> None:
+    if out is None and weights_out is None:
+        raise UserError(
+            "nowhere to write; add --out DIR for the policy, or --weights-out FILE.json for its weights alone"
+        )
+    if out and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is not an empty folder; choose another --out")
+    if weights_out and level not in WEIGHT_LEVELS:
+        raise UserError(f"level is '{level}'; with --weights-out, give --level cost or penalty: others change M")
+    if weights_out and not weights_out.absolute().parent.is_dir():
+        raise UserError(f"there is no folder '{weights_out.absolute().parent}'; make it first")
 
 
-def _print_adapted(found: "Adapted", as_json: bool) -> None:
+def _needed_level(
+    agent: Any,
+    new: Any,
+    level: str,
+    budget: str | None,
+    certificate: CertificateConfig,
+    spend: ClimbConfig,
+    from_memory: bool = False,
+) -> str:
+    """Says which level passes where a lower one failed. Where every try takes real steps, it names the next one."""
+    from safedsr.adapt.ladder import adapt
+
+    if agent.job.environment.host and not from_memory:
+        return f"try the next level: --level {LEVELS[LEVELS.index(level) + 1]}"
+    for higher in LEVELS[LEVELS.index(level) + 1 : LEVELS.index("full")]:
+        if adapt(agent, new, higher, budget, certificate, spend, from_memory=from_memory).certificate.passed:
+            way = "--weights-out" if higher in WEIGHT_LEVELS else "--out DIR, and export it again"
+            return f"the level '{higher}' is needed and passes: --level {higher} {way}"
+    return "no level passes without new environment steps: try --level full --out DIR, or a larger budget"
+
+
+def _print_adapted(found: "Adapted", agent: Any, as_json: bool) -> None:
     if as_json:
         return print_json(_as_dict(found))
     for remark in found.remarks:
@@ -132,6 +176,31 @@ def _print_adapted(found: "Adapted", as_json: bool) -> None:
     )
     print(_explain(found.certificate))
     print(_verdict(found.certificate))
+    for line in (_unchanged(found, agent), _within_budget(found.certificate)):
+        if line:
+            print(line)
+
+
+def _unchanged(found: "Adapted", agent: Any) -> str | None:
+    """Explains why a policy is the same as before, if it is."""
+    if found.level != "cost" or found.agent.task.params is not agent.task.params:
+        return None
+    return (
+        "the policy is the same as before: the level 'cost' changes nothing if the budget alone is new; with --level "
+        "penalty, λ is searched for the new budget, and a larger one may allow a shorter way"
+    )
+
+
+def _within_budget(found: "Certificate") -> str | None:
+    """Explains costs that remain although the certificate passes; None if there are none."""
+    if not found.passed or found.terms.on_mean or not any(mean.value > 0 for mean in found.cost):
+        return None
+    pairs = zip(found.cost, found.budgets, strict=True)
+    costs = ", ".join(f"{mean.value:.2g} of {budget:g}" for mean, budget in pairs)
+    return (
+        f"an episode may still meet costs, as long as their sum stays within the budget (mean {costs}), so a short way "
+        "through costly states is allowed; to avoid them altogether, adapt with --budget 0"
+    )
 
 
 def _real(rung: "Rung") -> dict[str, str]:
@@ -150,6 +219,13 @@ def _write(found: "Adapted", agent: Any, run: Path, out: Path) -> None:
     storage.write_json(out / "certificate.json", {"from": run.name, "seed": agent.seed, **_as_dict(found)})
     draw_adapted(agent, found, out)
     found.agent.save(out)
+
+
+def _write_weights(found: "Adapted", agent: Any, path: Path) -> None:
+    from safedsr.export.files import weights_of
+    from safedsr.runs import storage
+
+    storage.write_json(path, weights_of(found.agent, agent, found.certificate, found.level))
 
 
 def _as_dict(found: "Adapted") -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """The commands for training: algos, train, evaluate, report, demo."""
 
+import sys
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from safedsr.agents.registry import ALGORITHMS, Algorithm, find_algorithm
+from safedsr.agents.registry import ALGORITHMS, Algorithm, find_algorithm, preset_help
 from safedsr.cli.environments import (
     EnvFlags,
     cost_args,
@@ -78,7 +79,7 @@ def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
         first_seed: Annotated[int, tyro.conf.arg(help="The first seed.")] = 0,
         preset: Annotated[
             Literal[names],  # pyright: ignore[reportInvalidTypeForm]
-            tyro.conf.arg(help="Named settings to start from; the flags below change single settings."),
+            tyro.conf.arg(help=preset_help(names)),
         ] = names[0],
         resume: Annotated[bool, tyro.conf.arg(help="Continue the run in the folder --out.")] = False,
         agent: Annotated[config, tyro.conf.arg(name="")] = default,  # pyright: ignore[reportInvalidTypeForm]
@@ -106,7 +107,10 @@ def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
         from safedsr.cli.display import progress_bar
         from safedsr.engine.lanes import use_cores
         from safedsr.engine.train import train
+        from safedsr.runs.advice import advice
 
+        for line in advice(job):
+            print(line, file=sys.stderr)
         use_cores(job.lanes)
         with progress_bar(algorithm.name) as show:
             train(job, out, show=show)

@@ -171,7 +171,7 @@ def grid_job(
 
 
 def tasks_for(
-    algorithm: str, layouts: Sequence[str], costs: Sequence[str] = (), budget: str | None = None
+    algorithm: str, layouts: Sequence[str], costs: Sequence[str] = (), budget: float | str | None = None
 ) -> tuple[Task, ...]:
     """A task for every layout with every choice of costs, or without costs if the algorithm takes none."""
     return make_tasks(algorithm, layouts, costs, budget, costless=find_algorithm(algorithm).costless)

@@ -2,7 +2,7 @@
 
 import copy
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from safedsr.agents.registry import find_algorithm, make_trainer
+from safedsr.agents.value_based.config import ValueBasedSettings
 from safedsr.core.precision import with_precision
 from safedsr.envs.environment import Environment, Task
 from safedsr.envs.grid.config import GRID
@@ -37,6 +38,7 @@ class TrainedPolicy:
         self.task: Task = job.tasks[task]
         self.seed = seed
         self.experience = experience
+        self.rng = np.random.default_rng(seed)  # of random actions in `predict`
         self.recursion: Any = None  # state of recursive least squares, see adapt/recursive.py
         self.trainer = make_trainer(job.algorithm, job.agent, job.environment)
         self.values_of = with_precision(self.trainer.values, job.train.matmul)
@@ -75,6 +77,33 @@ class TrainedPolicy:
             explore = rng.random(best.shape) < epsilon
             best = np.where(explore, rng.integers(self.job.environment.spec.actions, size=best.shape), best)
         return int(best) if best.ndim == 0 else best
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
+    ) -> tuple[np.ndarray, None]:
+        """Actions as the tools of Stable-Baselines3 expect them, such as `evaluate_policy`: (action, None).
+
+        An observation, or several [n, …], may have the shape that its Gymnasium environment gives it; actions have the
+        numbers of that environment. If not `deterministic`, on-policy agents sample actions by their probabilities, and
+        value-based agents take random ones with the last ε of their training. `state` and `episode_start` are for
+        recurrent policies, and not used.
+        """
+        del state, episode_start
+        if isinstance(observation, Mapping):
+            raise UserError("the observation is a dictionary; wrap its environment in Gymnasium's FlattenObservation")
+        obs, size = np.asarray(observation, np.float32), self.job.environment.spec.observations
+        many = obs.ndim > 1 and obs[0].size == size
+        if not many and obs.size != size:
+            raise UserError(f"observations have shape {obs.shape}; give {size} numbers, or [n, …] for several")
+        obs, host = obs.reshape((len(obs), size) if many else size), self.job.environment.host
+        if deterministic:
+            action = self.act(obs)
+        elif isinstance(self.job.agent, ValueBasedSettings):
+            action = self.act(obs, self.job.agent.epsilon.epsilon_end, self.rng)
+        else:
+            log_probs = np.asarray(self.values(obs).q)
+            action = np.argmax(log_probs + self.rng.gumbel(size=log_probs.shape), -1)
+        return np.asarray(action + (host.first if host else 0)), None
 
     def features(self, obs: Any, action: Any) -> np.ndarray:
         """φ(s, a) [n, d] of n observations and actions, in full precision; only for agents with features φ."""

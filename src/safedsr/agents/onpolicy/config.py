@@ -6,6 +6,7 @@ from typing import Any, Literal
 from safedsr.validation import check_fields, require
 
 BY_GRADIENT = ("pdo", "ppo-lag", "cppo-pid", "ipo", "p3o", "pg", "ppo")  # these use actor_lr and decay_steps
+REPAIRABLE = (*BY_GRADIENT, "cpo", "pcpo")  # the preset 'repaired' changes what these learn
 
 
 @dataclass(frozen=True)
@@ -159,9 +160,10 @@ DEFAULTS = {
     "trpo": _BY_STEP,
 }
 
+REPAIRED = "repaired"
 PRESETS: dict[str, dict[str, Any]] = {
     "omnisafe": {},
-    "repaired": {
+    REPAIRED: {
         "kl_reduce": "mean",
         "pcpo_first_term": "x",
         "hinge_clip": True,

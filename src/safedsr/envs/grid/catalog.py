@@ -34,7 +34,10 @@ def load_scene(layout: str | Path = "one-room", costs: Costs | None = None) -> S
 
 
 def with_costs(scene: Scene, costs: Costs) -> Scene:
-    """The same map with other costs: shapes or files (`diamond,2*square`), or an array [J, H, W] or finer."""
+    """The same map with other costs: some of its own, shapes or files (`diamond,2*square`), or an array.
+
+    An array is [J, H, W], or has n times as many rows and columns.
+    """
     names, layers = _read_costs(costs, scene)
     return replace(scene, layout=scene.layout._replace(costs=layers), cost_names=names)
 
@@ -136,6 +139,8 @@ def _read_cost(item: str, scene: Scene) -> tuple[tuple[str, ...], np.ndarray]:
     if factor := re.fullmatch(r"(\d+(?:\.\d+)?)\*(.+)", item):
         names, layers = _read_cost(factor[2], scene)
         return tuple(f"{factor[1]}*{name}" for name in names), np.float32(factor[1]) * layers
+    if item in scene.cost_names:
+        return (item,), scene.layout.costs[scene.cost_names.index(item)][None]
     if item in COST_SHAPES:
         return (item,), _draw_shape(item, scene)[None]
     if Path(item).is_file():
@@ -146,4 +151,4 @@ def _read_cost(item: str, scene: Scene) -> tuple[tuple[str, ...], np.ndarray]:
         return drawn.cost_names, drawn.layout.costs
     if item.endswith(".txt") or "/" in item:
         raise UserError(f"no cost file '{item}'; give the path of a text file or a shape such as 'diamond'")
-    raise unknown("cost shape", item, COST_SHAPES)
+    raise unknown("cost shape", item, (*COST_SHAPES, *scene.cost_names))

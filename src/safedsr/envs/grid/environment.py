@@ -73,7 +73,7 @@ def make_tasks(
     algorithm: str,
     layouts: Sequence[str],
     costs: Sequence[str] = (),
-    budget: str | None = None,
+    budget: float | str | None = None,
     *,
     costless: bool = False,
 ) -> tuple[Task, ...]:
@@ -82,8 +82,8 @@ def make_tasks(
     `algorithm` is the name for error messages; if it is `costless`, the tasks have no costs.
     """
     if costless:
-        for name, given in (("costs", costs), ("budget", budget)):
-            if given:
+        for name, given in (("costs", costs or None), ("budget", budget)):
+            if given is not None:
                 raise UserError(
                     f"{name} is {given!r}; {algorithm} takes none: leave it out, or train 'safe{algorithm}'"
                 )
@@ -95,7 +95,8 @@ def make_tasks(
                 f"layout '{scene.name}' has no costs and {algorithm} needs some; give --costs (for example "
                 "'diamond', or 'none' for an empty one), or train 'dqn' or 'dsr'"
             )
-    return tuple(grid_task(scene, parse_budgets(budget or DEFAULT_BUDGET, len(scene.cost_names))) for scene in scenes)
+    budget = DEFAULT_BUDGET if budget is None else budget
+    return tuple(grid_task(scene, parse_budgets(budget, len(scene.cost_names))) for scene in scenes)
 
 
 class Place(NamedTuple):

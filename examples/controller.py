@@ -1,0 +1,1 @@
+../src/safedsr/field/controller.py

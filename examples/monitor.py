@@ -1,0 +1,1 @@
+../src/safedsr/field/monitor.py

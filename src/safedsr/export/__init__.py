@@ -1,0 +1,1 @@
+"""Policies as files for other programs: ONNX, NumPy, and new cost weights as JSON."""

@@ -1,0 +1,54 @@
+"""Remarks on a job before it is trained: settings that leave too few steps to learn, and fairer baselines."""
+
+from safedsr.agents.onpolicy.config import PRESETS, REPAIRABLE, REPAIRED, OnPolicyConfig
+from safedsr.core.exploration import epsilon_at
+from safedsr.runs.job import Job
+
+UPDATES = 3  # of a policy; a run with as few or fewer hardly learns
+
+
+def remarks_on(job: Job) -> list[str]:
+    """Warnings about the length of a run."""
+    steps, agent = job.train.steps, job.agent
+    if isinstance(agent, OnPolicyConfig):
+        epoch = agent.steps_per_epoch
+        if UPDATES * epoch < steps:
+            return []
+        shorter = next(n for n in range(max(steps // 50, agent.batch_size), steps + 1) if steps % n == 0)
+        return [
+            f"an epoch has {epoch:,} steps and the run {steps:,}, so the policy is updated {_times(steps // epoch)}; "
+            f"train longer, or set steps_per_epoch to {shorter}"
+        ]
+    found, end = [], agent.epsilon.span[1]
+    if end > steps and agent.epsilon.epsilon_start != agent.epsilon.epsilon_end:
+        last = float(epsilon_at(steps, agent.epsilon))
+        found.append(
+            f"ε falls until step {end:,} and is still {last:.2f} at the end of {steps:,} steps; train longer, or set "
+            f"epsilon_to to {steps // 5}"
+        )
+    if job.num_costs and agent.multiplier.begins >= steps:
+        found.append(
+            f"λ is tuned from step {agent.multiplier.begins:,} on and the run ends at {steps:,}; train longer, or set "
+            f"penalty_start to {steps // 5}"
+        )
+    return found
+
+
+def notes_on(job: Job) -> list[str]:
+    """What a user of a baseline should know at its start."""
+    fair = all(getattr(job.agent, name, value) == value for name, value in PRESETS[REPAIRED].items())
+    if job.algorithm not in REPAIRABLE or fair:
+        return []
+    return [
+        f"{job.algorithm} has OmniSafe's formulas here, with their mistakes, to be compared with OmniSafe "
+        f"(docs/algorithms/onpolicy.md); a fair baseline has --preset {REPAIRED}"
+    ]
+
+
+def advice(job: Job) -> list[str]:
+    """All remarks, as lines for a terminal."""
+    return [*(f"warning: {line}" for line in remarks_on(job)), *(f"note: {line}" for line in notes_on(job))]
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

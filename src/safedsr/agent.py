@@ -15,6 +15,7 @@ from safedsr.adapt.ladder import Adapted
 from safedsr.engine.evaluate import Evaluation, evaluate
 from safedsr.envs.environment import Environment, Task
 from safedsr.runs.policy import TrainedPolicy, load_policies, load_policy
+from safedsr.runs.shipped import pretrained_folder
 from safedsr.validation import require
 
 
@@ -48,6 +49,11 @@ def load(path: str | Path, seed: int | None = None, task: int = 0, environment: 
     `environment` is needed if the run was trained in an environment of your own.
     """
     return load_policy(Agent, path, seed, task, environment)
+
+
+def pretrained(name: str = "two-rooms") -> Agent:
+    """An agent that comes with the package, with its replay memory: "one-room" or "two-rooms", both with diamond."""
+    return load(pretrained_folder(name))
 
 
 def load_all(path: str | Path, environment: Environment | None = None) -> dict[tuple[int, int], Agent]:

@@ -42,9 +42,12 @@ COMMANDS = {
         "Simulate a policy and bound how often it reaches the goal within the budget. The exit code is 1 if it fails.",
     ),
     "adapt": Command("adapt", "Adapt a policy to new costs. Save the new policy and its certificate in a new folder."),
+    "watch": Command(
+        "watch", "Draw episodes of agents as a GIF or MP4 film. With --live, show the curves of a running training."
+    ),
     "report": Command(
-        "runs",
-        "Compare run folders with the paper's tables: mean, std, p25, IQM with 95 % interval, p75 over seeds, verdict.",
+        "report",
+        "Compare runs: final evaluation, curves and tables with 95 % intervals; the paper's tables for its experiments.",
     ),
     "pack": Command("paper", "Make small copies of run folders that hold all data for tables and figures."),
     "reproduce": Command("paper", "Run the paper's experiments. The same command continues an interrupted experiment."),

@@ -47,7 +47,7 @@ COMMANDS = {
     ),
     "report": Command(
         "report",
-        "Compare runs: final evaluation, curves and tables with 95 % intervals; the paper's tables for its experiments.",
+        "Compare runs by final evaluation, tables and curves, with 95 % intervals; experiments of the paper beside it.",
     ),
     "pack": Command("paper", "Make small copies of run folders that hold all data for tables and figures."),
     "reproduce": Command("paper", "Run the paper's experiments. The same command continues an interrupted experiment."),

@@ -55,7 +55,11 @@ def picture(rows: Sequence[Row], config: Mapping[str, Any]) -> str:
 
 def _titles(tasks: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The columns that are drawn, and their titles; costs have their names and budgets if all tasks share them."""
-    titles = {"safe_goal_rate": "safe goal rate", "safe_episode_rate": "safe episodes", "return": "return of an episode"}
+    titles = {
+        "safe_goal_rate": "safe goal rate",
+        "safe_episode_rate": "safe episodes",
+        "return": "return of an episode",
+    }
     for j in range(len(tasks[0]["costs"])):
         names = {task["costs"][j] for task in tasks}
         budgets = sorted({task["budgets"][j] for task in tasks})
@@ -74,9 +78,7 @@ def series(rows: Sequence[Row], name: str) -> tuple[np.ndarray, np.ndarray]:
     return np.array(list(by_step)), np.array([np.mean(found) for found in by_step.values()])
 
 
-def chart(
-    title: str, steps: np.ndarray, values: np.ndarray, limits: tuple[float, float] | None = None
-) -> list[str]:
+def chart(title: str, steps: np.ndarray, values: np.ndarray, limits: tuple[float, float] | None = None) -> list[str]:
     """Lines of text: a title with the last value, and a bar for each of up to WIDTH equal parts of the steps."""
     if not len(values):
         return [f"{title}: no episode has ended yet"]

@@ -68,9 +68,7 @@ def _watched(
     from safedsr.figures.film import Watched
 
     environments = [environment_of(run, where) for run in runs]
-    agents = [
-        load(run, seed, task, environment) for run, environment in zip(runs, environments, strict=True)
-    ]
+    agents = [load(run, seed, task, environment) for run, environment in zip(runs, environments, strict=True)]
     names = {agent.job.environment.name for agent in agents}
     if len(names) > 1:
         raise UserError(f"these runs are of different environments ({', '.join(sorted(names))}); film them one by one")

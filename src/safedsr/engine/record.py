@@ -54,8 +54,16 @@ def record(agent: TrainedPolicy, task: Task, epsilon: float = 0.0, seed: int = 0
     )
 
 
-def _step(values: Any, environment: Environment, discount: float, policy: Any, params: Any, key: Any, before: Any,
-          epsilon: Any) -> Any:
+def _step(
+    values: Any,
+    environment: Environment,
+    discount: float,
+    policy: Any,
+    params: Any,
+    key: Any,
+    before: Any,
+    epsilon: Any,
+) -> Any:
     luck_key, step_key = jax.random.split(jax.random.fold_in(key, before.time))
     best = jnp.argmax(values(policy, before.obs).score)
     action = epsilon_greedy(jax.random.uniform(luck_key, (2,)), best, epsilon, environment.spec.actions)

@@ -20,8 +20,6 @@ class Sink(Protocol):
 
     def write(self, rows: Sequence[Row]) -> None: ...
 
-    def close(self) -> None: ...
-
 
 class TensorBoard:
     """Event files in RUN/tensorboard, a folder for each task and seed, so that TensorBoard draws them together."""
@@ -51,13 +49,14 @@ class WeightsAndBiases:
 
     def __init__(self, folder: Path, job: Job) -> None:
         import wandb
+        from wandb.errors import Error
 
         self._several = job.lanes > 1
         try:
             self._run = wandb.init(
                 project="safedsr", name=folder.resolve().name, dir=str(folder), config=_plain(job.to_dict())
             )
-        except (wandb.errors.Error, OSError) as error:
+        except (Error, OSError) as error:
             raise UserError(
                 f"Weights & Biases cannot start: {error}; log in with 'wandb login', or set WANDB_MODE=offline"
             ) from error
@@ -91,14 +90,17 @@ def open_sinks(folder: Path, job: Job, step: int) -> Iterator[Callable[[Sequence
         sinks: list[Sink] = [ProgressFile(folder, step)]
         for name in job.train.log:
             sinks.append(stack.enter_context(contextlib.closing(SINKS[name][1](folder, job))))
-        yield lambda rows: [sink.write(rows) for sink in sinks] and None
+
+        def write(rows: Sequence[Row]) -> None:
+            for sink in sinks:
+                sink.write(rows)
+
+        yield write
 
 
 def _numbers(row: Row) -> dict[str, float]:
     """The numbers of a row that are known."""
-    return {
-        name: float(value) for name, value in row.items() if name not in WHERE and not math.isnan(value)
-    }
+    return {name: float(value) for name, value in row.items() if name not in WHERE and not math.isnan(value)}
 
 
 def _plain(value: Any) -> Any:

@@ -17,7 +17,7 @@ from safedsr.envs.grid.layout import Layout
 from safedsr.errors import UserError
 from safedsr.figures.maps import PATH
 from safedsr.figures.style import BUDGET
-from safedsr.figures.values import SUBCELLS, value_maps
+from safedsr.figures.values import value_maps
 from safedsr.runs.policy import TrainedPolicy
 
 WIDTH, MOST_PIXELS = 480, 32  # width of a panel; side of a cell
@@ -132,8 +132,8 @@ def _draw_values(agent: TrainedPolicy, size: tuple[int, int]) -> tuple[Image.Ima
     shades[np.isnan(score)] = 60 / 255  # walls
     name = "score" if found.k is None else "Q − λ·K"
     picture = Image.fromarray((shades * 255).round().astype(np.uint8))
-    assert score.shape[1] % SUBCELLS == 0
-    return picture.resize(size, Image.Resampling.NEAREST), f"{name} of the greedy action: {low:.2f} (dark) to {high:.2f}"
+    caption = f"{name} of the greedy action: {low:.2f} (dark) to {high:.2f}"
+    return picture.resize(size, Image.Resampling.NEAREST), caption
 
 
 def _with_path(picture: Image.Image, path: np.ndarray, pixels: int) -> Image.Image:
@@ -146,7 +146,9 @@ def _with_path(picture: Image.Image, path: np.ndarray, pixels: int) -> Image.Ima
         draw.line(points, fill=PATH, width=2 * scale, joint="curve")
     x, y = points[-1]
     draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=PATH, outline="white", width=scale)
-    return large.resize(picture.size, Image.Resampling.BOX)
+    found = large.resize(picture.size, Image.Resampling.BOX)
+    ImageDraw.Draw(found).rectangle((0, 0, found.width - 1, found.height - 1), outline="#3c3c3c")
+    return found
 
 
 def _fitted(picture: np.ndarray) -> Image.Image:

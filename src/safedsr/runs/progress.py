@@ -39,9 +39,6 @@ class ProgressFile:
         """Append the rows of a chunk."""
         _append(self.path, rows, header=self.path.stat().st_size == 0)
 
-    def close(self) -> None:
-        """Nothing is open between two chunks."""
-
 
 def _append(path: Path, rows: Sequence[Row], *, header: bool) -> None:
     with path.open("a", encoding="utf-8", newline="") as file:

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from safedsr.figures.select import Group, find, labels_of, layouts_of, on_layout, title_of
 from safedsr.figures.style import (
     BUDGET,
+    LINE,
     MUTED,
     ORACLE,
     WIDTH,
@@ -102,7 +103,10 @@ def training_figure(results: Sequence[Result], name: str, references: References
     curves = [curve(result, name) for result in results]
     columns = min(len(curves), 5)
     rows = -(-len(curves) // columns)
-    figure = Figure(figsize=(WIDTH * (columns + 0.5) / 5.5, 1.15 * rows + 0.7), layout="constrained")
+    across = WIDTH * (columns + 0.5) / 5.5
+    names = {one.label: wrapped(name_of(one.label).replace(" (", "\n("), across / columns - 0.2) for one in curves}
+    above = LINE * max(max(name.count("\n") for name in names.values()) - 1, 0)
+    figure = Figure(figsize=(across, (1.15 + above) * rows + 0.7), layout="constrained")
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     for axes, found in zip(panels.flat, curves, strict=False):
         for other in curves:
@@ -113,7 +117,7 @@ def training_figure(results: Sequence[Result], name: str, references: References
         draw_oracle(axes, any_reference(results, references), name)
         if name == "cost" and len(results[0].budgets) == 1:
             axes.axhline(results[0].budgets[0], color=BUDGET, linewidth=0.8, label="budget", zorder=BEHIND)
-        axes.set_title(wrapped(name_of(found.label).replace(" (", "\n("), WIDTH / (columns + 0.5)))
+        axes.set_title(names[found.label])
     for axes in panels.flat[len(curves) :]:
         axes.set_visible(False)
     panels[0, 0].set(ylim=LIMITS[name], yticks=TICKS[name])

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from safedsr.engine.evaluate import Estimate
 from safedsr.figures.curves import BEHIND, STEPS, curve, draw_band, draw_line, draw_oracle
 from safedsr.figures.files import save_for_print
-from safedsr.figures.maps import environments_figure
+from safedsr.figures.maps import grid_figure
 from safedsr.figures.style import (
     BUDGET,
     ORACLE,
@@ -45,7 +45,7 @@ def own_figures(
 
 def _figures(one: Comparison, evaluated: Evaluated, references: References) -> Iterator[tuple[str, str, Figure]]:
     if one.results[0].on_grid:
-        yield f"map-{one.title}", f"Map: {one.title}", environments_figure([scene_of(one.results[0])])
+        yield f"map-{one.title}", f"Map: {one.title}", grid_figure(scene_of(one.results[0]))
     lasting = one._replace(results=[result for result in one.results if len(result.points)])
     if lasting.results:
         title = f"Learning curves: {one.title}; mean over the last {thousands(lasting.window)} steps at each point"

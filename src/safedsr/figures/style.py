@@ -74,7 +74,8 @@ _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
 _MARKERS = "osD^vPX<>phd"
 # Okabe & Ito: colour-blind readers can tell them apart. For runs of the same algorithm.
 _DISTINCT = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#5a5a5a")
-LETTER = 0.062  # inches: width of a letter of the legend, on average
+LETTER, LINE = 0.062, 0.14  # inches: width of a letter of the legend, on average; height of a line
+LEGEND_LINES = 3  # for which figures leave room
 
 
 class Style(NamedTuple):
@@ -147,6 +148,8 @@ def legend_below(figure: Figure, panels: Iterable[Axes], where: Any = "outside l
     texts = [wrapped(label, figure.get_figwidth() - 0.7) for label in order]
     longest = max(len(line) for text in texts for line in text.splitlines())
     columns = max(min(int(figure.get_figwidth() / (longest * LETTER + 0.5)), 5, len(texts)), 1)
+    lines = max(text.count("\n") + 1 for text in texts) * -(-len(texts) // columns)
+    figure.set_figheight(figure.get_figheight() + LINE * max(lines - LEGEND_LINES, 0))
     figure.legend([named[label] for label in order], texts, loc=where, ncols=columns)
 
 

@@ -35,13 +35,13 @@ class Comparison(NamedTuple):
 
 
 def comparisons(results: Sequence[Result]) -> list[Comparison]:
-    """The results by environment, map, budgets and terms, with new labels."""
+    """The results by environment, map, budgets and terms, with new labels; sorted by title."""
     groups: dict[tuple, list[Result]] = {}
     for result in results:
         params = json.dumps(result.params, sort_keys=True)
         groups.setdefault((result.title, result.budgets, result.terms, params), []).append(result)
     titles = [_title(some[0]) for some in groups.values()]
-    return [
+    found = [
         Comparison(
             title if titles.count(title) == 1 else f"{title}; as in {some[0].path.name}",
             some[0].costs,
@@ -51,6 +51,7 @@ def comparisons(results: Sequence[Result]) -> list[Comparison]:
         )
         for title, some in zip(titles, groups.values(), strict=True)
     ]
+    return sorted(found, key=lambda one: one.title)
 
 
 def _title(result: Result) -> str:

@@ -36,7 +36,9 @@ class Result(NamedTuple):
     steps: int  # taken so far; fewer than planned in an unfinished run
     counts: dict[str, np.ndarray]  # [S] each: COUNTS, last cost NAME
     points: np.ndarray  # [T] environment steps: every 200, in packed folders every 2000
-    series: dict[str, np.ndarray]  # [S, T] each: reward, cost (sum of all), cost NAME, safe, goal; NaN before the first
+    series: dict[
+        str, np.ndarray
+    ]  # [S, T] each: reward, cost (sum), cost NAME if several, safe, goal; NaN before the first
     positions: np.ndarray | None  # [n, 2] in cells, the last steps of the best seed; a row of NaN after each episode
     config: Mapping[str, Any]  # of the run
     params: Mapping[str, Any]  # of the task, as in config.json
@@ -108,8 +110,9 @@ def _result(run: Run, about: Mapping[str, Any], kept: Mapping[int, Episodes], st
         "cost": lambda e: e.cost.sum(1),
         "safe": lambda e: metrics.safe(e, budgets),
         "goal": lambda e: e.success,
-        **{f"cost {name}": lambda e, j=j: e.cost[:, j] for j, name in enumerate(costs)},
     }
+    if len(costs) > 1:
+        values |= {f"cost {name}": lambda e, j=j: e.cost[:, j] for j, name in enumerate(costs)}
     series = {
         name: np.stack([metrics.interpolate(e.end_step, value(e), steps) for e in episodes])
         for name, value in values.items()

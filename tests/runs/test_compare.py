@@ -31,7 +31,7 @@ def compared(root, **runs):
             {"a": {"settings": {"gamma": 0.9, "hidden": (8,), "batch_size": 8, "train_every": 5}}, "b": {}},
             [
                 "safedqn (gamma=0.9, batch_size=8, train_every=5, hidden=8)",
-                "safedqn (gamma=0.99, batch_size=128, train_every=10, hidden=64,64)",
+                "safedqn (gamma=0.99, batch_size=128, train_every=10, hidden=120,84)",
             ],
         ),
         (

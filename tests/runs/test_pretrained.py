@@ -1,7 +1,7 @@
-import sys
 from pathlib import Path
 
 import pytest
+from make_pretrained import AGENTS
 
 import safedsr
 from safedsr.cli import main
@@ -9,9 +9,6 @@ from safedsr.engine.evaluate import evaluate
 from safedsr.errors import UserError
 from safedsr.runs.shipped import FILES, pretrained_folder, pretrained_names
 from safedsr.runs.storage import read_json
-
-sys.path.append(str(Path(__file__).parents[2] / "scripts"))
-from make_pretrained import AGENTS
 
 MOST_BYTES = 3_000_000
 
@@ -26,6 +23,19 @@ def test_it_is_small_and_has_the_settings_of_the_script(name):
     (task,) = job["job"]["tasks"]
     assert (task["name"], task["costs"], task["budgets"]) == (name, ["diamond"], [5.0])
     assert job["job"]["train"]["steps"] == AGENTS[name]["steps"]
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_the_page_says_what_the_card_says(name):
+    page = (Path(__file__).parents[2] / "docs" / "pretrained.md").read_text(encoding="utf-8")
+    card = read_json(pretrained_folder(name) / "card.json")
+    rate = card["evaluation"]["safe_goal_rate"]
+    size = sum(path.stat().st_size for path in pretrained_folder(name).iterdir()) / 1e6
+    wanted = (
+        f"{card['settings']['steps']:,} steps, seed 0 | {size:.1f} MB | {rate['value']:.3f} ({rate['low']:.3f} … "
+        f"{rate['high']:.3f}) | {card['evaluation']['length']['value']:.1f} |"
+    )
+    assert f"| `{name}` | `safedsr-plus`, diamond, budget 5, {wanted}" in page
 
 
 def test_all_of_them_are_known():
@@ -49,4 +59,4 @@ def test_commands_take_its_name(capsys, monkeypatch):
     assert main(["evaluate", "pretrained:one-room", "--episodes", "50"]) == 0
     assert "one-room, diamond" in capsys.readouterr().out
     assert main(["evaluate", "pretrained:elsewhere"]) == 2
-    assert "possible: one-room, two-rooms" in capsys.readouterr().err
+    assert "known: one-room, two-rooms" in capsys.readouterr().err

@@ -36,7 +36,7 @@ LIMITS = {"reward": (-10.5, 1.5), "cost": (-0.8, 30.0), "safe": (-0.02, 1.02)}  
 TICKS = {"reward": (-10, -5, 0), "cost": (0, 10, 20, 30)}
 NAMES = {"reward": "reward of an episode", "cost": "cost of an episode", "safe": "safe goal rate"}
 BEHIND = 1.5  # zorder of lines for comparison: above the bands, below the other lines
-STEPS = "environment steps / 1000"
+STEPS, LIMIT = "environment steps / 1000", "budget (above it: unsafe)"
 
 
 class Curve(NamedTuple):
@@ -89,10 +89,10 @@ def rates_figure(group: Group, references: References) -> Figure:
         for axes in (above, below):
             draw_oracle(axes, any_reference(here, references), "safe")
         above.set_title(title_of(layout))
-        below.set_xlabel(STEPS)
+        below.set_xlabel(f"{STEPS}\n(mean of the last {thousands(WINDOW)})")
     panels[0, 0].set_ylim(*LIMITS["safe"])
-    for axes, how in zip(panels[:, 0], ("averaged as in Sec. 5.2", "IQM and quartiles over seeds"), strict=True):
-        axes.set_ylabel(f"safe goal rate, mean of\n{thousands(WINDOW)} steps, {how}")
+    for axes, how in zip(panels[:, 0], ("averaged as in Sec. 5.2", "IQM and quartiles"), strict=True):
+        axes.set_ylabel(f"safe goal rate,\n{how}")
     legend_below(figure, panels[0])
     return figure
 
@@ -116,7 +116,9 @@ def training_figure(results: Sequence[Result], name: str, references: References
         draw_line(axes, found.points, found.line, color_of(found.label))
         draw_oracle(axes, any_reference(results, references), name)
         if name == "cost" and len(results[0].budgets) == 1:
-            axes.axhline(results[0].budgets[0], color=BUDGET, linewidth=0.8, label="budget", zorder=BEHIND)
+            axes.axhline(
+                results[0].budgets[0], color=BUDGET, linewidth=0.8, label="budget (above it: unsafe)", zorder=BEHIND
+            )
         axes.set_title(names[found.label])
     for axes in panels.flat[len(curves) :]:
         axes.set_visible(False)

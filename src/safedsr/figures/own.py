@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from safedsr.engine.evaluate import Estimate
-from safedsr.figures.curves import BEHIND, STEPS, curve, draw_band, draw_line, draw_oracle
+from safedsr.figures.curves import BEHIND, LIMIT, STEPS, curve, draw_band, draw_line, draw_oracle
 from safedsr.figures.files import save_for_print
 from safedsr.figures.maps import grid_figure
 from safedsr.figures.style import (
@@ -79,7 +79,7 @@ def learning_figure(one: Comparison, references: References) -> Figure:
                 draw_band(axes, found, style.color)
             draw_line(axes, found.points, found.middle, style.color, style.dash, label=name_of(result.label))
         if key in budgets:
-            axes.axhline(budgets[key], color=BUDGET, linewidth=0.8, label="budget (above it: unsafe)", zorder=BEHIND)
+            axes.axhline(budgets[key], color=BUDGET, linewidth=0.8, label=LIMIT, zorder=BEHIND)
             if axes.get_ylim()[1] > WIDE * budgets[key] > 0:  # exploration costs far more than the budget allows
                 axes.set_yscale("symlog", linthresh=2 * budgets[key])
                 axes.set_ylim(bottom=-0.1 * budgets[key])

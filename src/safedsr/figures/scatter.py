@@ -54,7 +54,7 @@ def trade_off_figure(group: Group, references: References) -> Figure:
             for point in points(group, layout, row):
                 _draw(axes, point, styles[point.label])
             _draw_limits(axes, group, layout, row, references)
-            axes.set_xlabel(f"cost of an episode ({group.costs[row]}), symlog scale")
+            axes.set_xlabel(f"cost of an episode ({group.costs[row]}),\nsymlog scale")
             axes.tick_params(labelbottom=True)
             if row == 0:
                 axes.set_title(title_of(layout))

@@ -18,9 +18,10 @@ def wheel(tmp_path_factory) -> Path:
     """The built wheel; without isolation if the build backend is installed, which needs no network."""
     out = tmp_path_factory.mktemp("dist")
     flags = ["--no-isolation"] if _installed("hatchling") else []
-    command = [sys.executable, "-m", "build", "--wheel", *flags, "--outdir", str(out), str(ROOT)]
+    command = [sys.executable, "-m", "build", *flags, "--outdir", str(out), str(ROOT)]
     subprocess.run(command, check=True, capture_output=True)
     (found,) = out.glob("safedsr-*.whl")
+    assert len(list(out.glob("safedsr-*.tar.gz"))) == 1
     return found
 
 

@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: demo test test-all check bench clean
+.PHONY: demo test test-all check bench pretrained clean
 
 demo: $(INSTALLED)
 	$(BIN)/safedsr demo --out demo
@@ -25,6 +25,9 @@ bench: $(INSTALLED)
 	$(BIN)/python benchmarks/adapt.py
 	$(BIN)/python benchmarks/dsr.py
 	$(BIN)/python benchmarks/latency.py
+
+pretrained: $(INSTALLED)
+	$(BIN)/python scripts/make_pretrained.py
 
 # One stamp for both commands: nothing is reinstalled until pyproject.toml changes.
 $(INSTALLED): pyproject.toml

@@ -10,7 +10,7 @@ from safedsr.envs.registration import register_envs, register_when_needed
 
 if TYPE_CHECKING:
     from safedsr.adapt.costs import Samples
-    from safedsr.agent import Agent, load
+    from safedsr.agent import Agent, load, pretrained
     from safedsr.agents.plus.config import SafeDsrPlusConfig
     from safedsr.agents.safedqn.config import SafeDqnConfig
     from safedsr.agents.safedsr.config import SafeDsrConfig
@@ -58,6 +58,7 @@ _HOME = {
     "grid_job": "runs.job",
     "make_layout": "envs.grid.layout",
     "parse_scene": "envs.grid.text",
+    "pretrained": "agent",
     "stack_layouts": "envs.grid.layout",
     "with_costs": "envs.grid.catalog",
 }
@@ -90,6 +91,7 @@ __all__ = [
     "load_scene",
     "make_layout",
     "parse_scene",
+    "pretrained",
     "register_envs",
     "stack_layouts",
     "tasks_for",

@@ -18,6 +18,7 @@ from safedsr.engine.evaluate import Evaluation, evaluate
 from safedsr.envs.environment import Environment, Task
 from safedsr.export.files import Exported, export
 from safedsr.runs.policy import TrainedPolicy, load_policies, load_policy
+from safedsr.runs.shipped import pretrained_folder
 from safedsr.validation import require, with_settings
 
 
@@ -40,16 +41,20 @@ class Agent(TrainedPolicy):
         certificate: CertificateConfig = CertificateConfig(),
         spend: ClimbConfig = ClimbConfig(),
         show: Callable[[Rung], None] = lambda rung: None,
+        *,
+        from_memory: bool = False,
         **settings: Any,
     ) -> Adapted["Agent"]:
         """Apply the adaptation levels up to "cost", "penalty", "memory" or "full", or until one passes ("auto").
 
-        Without `costs`, the agent adapts to another budget. `show` is called after each certified level. Fields of
-        `certificate` and `spend` may be given by name, such as require=0.95 or updates=2000.
+        Without `costs`, the agent adapts to another budget. With `from_memory`, it uses no environment at all. `show`
+        is called after each certified level. Fields of `certificate` and `spend` may be given by name, such as
+        require=0.95 or updates=2000.
         """
         judged = {field.name for field in fields(CertificateConfig)} & settings.keys()
         certificate = with_settings(certificate, {name: settings.pop(name) for name in judged})
-        return ladder.adapt(self, costs, level, budget, certificate, with_settings(spend, settings), show)
+        spend = with_settings(spend, settings)
+        return ladder.adapt(self, costs, level, budget, certificate, spend, show, from_memory=from_memory)
 
     def certify(self, costs: Costs | None = None, budget: Any = None, **settings: Any) -> Certificate:
         """Bounds on safety and costs of this policy, from simulated episodes."""
@@ -77,6 +82,11 @@ class Agent(TrainedPolicy):
 def load(path: str | Path, seed: int | None = None, task: int = 0, environment: Environment | None = None) -> Agent:
     """Load an agent from a run folder: `Agent.load`."""
     return Agent.load(path, seed, task, environment)
+
+
+def pretrained(name: str = "two-rooms") -> Agent:
+    """An agent that comes with the package, with its replay memory: "one-room" or "two-rooms", both with diamond."""
+    return load(pretrained_folder(name))
 
 
 def load_all(path: str | Path, environment: Environment | None = None) -> dict[tuple[int, int], Agent]:

@@ -25,11 +25,11 @@ def check_fields(config: Any) -> None:
             if value is None:
                 continue
             kind = int if kind == int | None else float
-        if typing.get_origin(kind) is Literal:
-            choices = typing.get_args(kind)
-            near = difflib.get_close_matches(str(value), choices, n=1)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
-            require(value in choices, field.name, value, f"possible: {', '.join(choices)}{hint}")
+        if words := _words(kind):
+            for word in value if isinstance(value, tuple) else (value,):
+                near = difflib.get_close_matches(str(word), words, n=1)
+                hint = f"; did you mean '{near[0]}'?" if near else ""
+                require(word in words, field.name, word, f"possible: {', '.join(words)}{hint}")
         elif kind is int:
             require(isinstance(value, int) and not isinstance(value, bool), field.name, value, "give a whole number")
         elif kind is float:
@@ -37,6 +37,13 @@ def check_fields(config: Any) -> None:
             require(number and math.isfinite(value), field.name, value, "give a finite number")
         elif isinstance(value, tuple):
             check_numbers(field.name, value, whole=kind == tuple[int, ...])
+
+
+def _words(kind: Any) -> tuple[str, ...]:
+    """The possible words of a field of type Literal, or of a tuple of Literal; empty for other types."""
+    if typing.get_origin(kind) is tuple:
+        kind = typing.get_args(kind)[0]
+    return typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
 
 
 def check_numbers(name: str, values: tuple[Any, ...], *, whole: bool) -> None:

@@ -184,8 +184,37 @@ def test_misuse_is_told_in_words():
     for action in (4, -1, 1.5, "up"):
         with pytest.raises(UserError, match=r"action is .*; possible: 0 up, 1 down, 2 left, 3 right"):
             env.step(action)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="render_mode is 'human'; possible: None, 'rgb_array'"):
-        GridEnv(render_mode="human")
+    with pytest.raises(UserError, match="render_mode is 'ansi'; possible: None, 'rgb_array', 'human'"):
+        GridEnv(render_mode="ansi")
+
+
+def test_the_id_with_the_module_needs_no_import_of_ours():
+    code = "import gymnasium; print(gymnasium.make('safedsr:safedsr/Grid-v0', layout='two-rooms').unwrapped.scene.name)"
+    found = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
+    assert (found.returncode, found.stdout, found.stderr) == (0, "two-rooms\n", "")
+
+
+def test_a_window_shows_every_step(monkeypatch):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    pygame = pytest.importorskip("pygame")
+    env = GridEnv(render_mode="human", costs="diamond")
+    env.metadata = {**env.metadata, "render_fps": 1000}
+    env.reset(seed=0)
+    for _ in range(3):
+        env.step(RIGHT)
+        assert env._window is not None
+        shown = pygame.surfarray.array3d(env._window.screen).swapaxes(0, 1)
+        np.testing.assert_array_equal(shown, env._picture())
+    assert env.render() is None
+    env.close()
+    assert env._window is None and not pygame.display.get_init()
+
+
+def test_a_window_needs_pygame(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    env = GridEnv(render_mode="human")
+    with pytest.raises(UserError, match=r"render_mode='human' needs pygame: pip install 'safedsr\[human\]'"):
+        env.reset(seed=0)
 
 
 def test_a_scene_may_be_given_instead_of_a_name():

@@ -104,10 +104,10 @@ def test_other_environments_have_learning_curves(tmp_path):
     both = made_result("safedqn", "CartPole-v1", costs=("angle", "place"), budgets=(5.0, 1.0))
     drawn = figures_of([made_result(), *map(elsewhere, made), apart, free, short, elsewhere(both)], tmp_path)
     assert names(drawn)[-4:] == [
-        "learning-CartPole-v1-angle-budget-5.png",
-        "learning-CartPole-v1-angle-budget-5-discounted-mean-.png",
         "learning-CartPole-v1.png",
         "learning-CartPole-v1-angle-place-budget-5-1.png",
+        "learning-CartPole-v1-angle-budget-5.png",
+        "learning-CartPole-v1-angle-budget-5-discounted-mean-.png",
     ]
     assert names(drawn)[0] == "fig03-grid.png" and not any("CartPole" in name for name in names(drawn)[:-4])
     assert all(path.read_bytes().startswith(b"\x89PNG") for _, path in drawn)

@@ -10,14 +10,19 @@ import pytest
 from folders import Place, some_episodes, write_run
 from scipy import stats
 
+from safedsr.agent import load_all
 from safedsr.agents.onpolicy.config import PRESETS
 from safedsr.cli import main
-from safedsr.cli.runs import _draw
+from safedsr.cli.report import draw
+from safedsr.engine.evaluate import evaluate
 from safedsr.errors import UserError
 from safedsr.paper.tables import Reported, reported
-from safedsr.report.files import comma_separated, markdown, page
-from safedsr.report.tables import report, verdict
+from safedsr.report.files import comma_separated, markdown, own_comma_separated, page
+from safedsr.report.own import EVALUATION, TRAINING
+from safedsr.report.tables import Evaluating, report, verdict
+from safedsr.runs import storage
 from safedsr.runs.metrics import Summary
+from safedsr.runs.reference import Level, Reference, key_of
 
 SIX = [Place(layout, (costs,)) for layout in ("one-room", "two-rooms", "three-rooms") for costs in ("none", "diamond")]
 
@@ -37,7 +42,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(runs):
-    return report([runs[0]])
+    return report([runs[0]], paper=True)
 
 
 def row_of(found, number, environment, label):
@@ -93,7 +98,7 @@ def test_rows_that_are_not_in_the_paper_have_no_paper_value(found):
 @pytest.mark.parametrize(("preset", "beside"), [("omnisafe", True), ("paper", True), ("repaired", False)])
 def test_paper_values_are_shown_for_settings_that_the_authors_may_have_used(tmp_path, preset, beside):
     write_run(tmp_path, {(0, 0): some_episodes(0, 900)}, seeds=[0], algorithm="pdo", settings=PRESETS[preset])
-    assert {row.paper is not None for row in report([tmp_path]).rows} == {beside}
+    assert {row.paper is not None for row in report([tmp_path], paper=True).rows} == {beside}
 
 
 @pytest.mark.parametrize(
@@ -134,7 +139,7 @@ def test_mixtures_and_missing_seeds_are_said(tmp_path):
     }.items():
         costs = len(options.get("places", [Place()])[0].costs)
         write_run(tmp_path / name, {(0, s): some_episodes(s, 900, costs) for s in range(3)}, seeds=range(3), **options)
-    found = report([tmp_path, tmp_path / "nowhere"])
+    found = report([tmp_path, tmp_path / "nowhere"], paper=True)
     assert [remark for remark in found.remarks if not remark.startswith("left out")] == [
         "different budgets (5, 10): in separate rows; only rows with 5 have the paper's values",
         "different numbers of steps (40000, 500000): in separate rows; only rows with 500000 have the paper's values",
@@ -192,14 +197,14 @@ def test_figures_are_taken_as_they_come(monkeypatch, tmp_path, found):
     drawn = [("Fig. 1", tmp_path / "one.png")]
     fake = SimpleNamespace(figures_of=lambda results, folder: drawn if results else [])
     monkeypatch.setitem(sys.modules, "safedsr.figures.paper", fake)
-    assert _draw(found, tmp_path) == drawn
+    assert draw(found, tmp_path) == drawn
 
     def fail(results, folder):
         raise UserError("no map")
 
     monkeypatch.setitem(sys.modules, "safedsr.figures.paper", SimpleNamespace(figures_of=fail))
     remarks: list[str] = []
-    assert _draw(found._replace(remarks=remarks), tmp_path) == [] and remarks == ["no figures: no map"]
+    assert draw(found._replace(remarks=remarks), tmp_path) == [] and remarks == ["no figures: no map"]
 
 
 def test_the_command_for_machines(capsys, runs):
@@ -236,31 +241,40 @@ def others(tmp_path_factory):
     return root, every, some
 
 
-def test_other_environments_have_plain_tables(others):
+def test_other_environments_have_tables_of_their_own(others):
     root, every, some = others
     found = report([root])
-    assert found.rows == [] and found.remarks == [] and found.doubled is None
-    rows = {(row.environment, row.label): row.found for row in found.plain}
-    cart = rows["CartPole-v1, angle", "safedqn"]
-    assert list(cart) == ["episodes", "safe episodes", "last return", "last cost (angle)"]
+    assert found.rows == [] and found.doubled is None
+    assert {remark.partition(":")[0].split(" in ")[0] for remark in found.remarks} == {
+        "no final evaluation of safedqn",
+        "no final evaluation of ppo-lag",
+    }  # these folders have no policy
+    tables = {table.environment: table for table in found.own}
+    cart = tables["CartPole-v1, angle; budget 5"]
+    assert [row.label for row in cart.rows] == ["ppo-lag", "safedqn"] and cart.kind == TRAINING
+    columns = cart.rows[1].found
+    assert list(columns) == ["episodes", "safe episodes", "last return", "last cost (angle)"]
+    assert cart.budgets == {"last cost (angle)": 5.0}
     runs = [every[0, seed] for seed in range(3)]
-    assert cart["episodes"].mean == pytest.approx(np.mean([len(e.ret) for e in runs]))
-    assert cart["safe episodes"].mean == pytest.approx(np.mean([(e.cost <= 5).mean() for e in runs]))
-    assert cart["last return"].mean == pytest.approx(np.mean([e.ret[-1] for e in runs]))
-    stairs = rows["stairs: up, slippery, noisy", "safedqn (budget 5,1)"]
-    assert list(stairs) == ["goals", "safe goals", "last return", "last cost (slippery)", "last cost (noisy)"]
-    assert stairs["goals"].mean == pytest.approx(np.mean([e.success.sum() for e in some.values()]))
-    assert "last discounted cost (angle)" in rows["CartPole-v1, angle", "safedqn (discounted-mean)"]
+    assert columns["episodes"].value == pytest.approx(np.mean([len(e.ret) for e in runs]))
+    assert columns["safe episodes"].value == pytest.approx(np.mean([(e.cost <= 5).mean() for e in runs]))
+    assert columns["last return"].value == pytest.approx(np.mean([e.ret[-1] for e in runs]))
+    (stairs,) = tables["stairs: up, slippery, noisy; budget 5, 1"].rows
+    assert list(stairs.found) == ["goals", "safe goals", "last return", "last cost (slippery)", "last cost (noisy)"]
+    assert stairs.found["goals"].value == pytest.approx(np.mean([e.success.sum() for e in some.values()]))
+    (mean,) = tables["CartPole-v1, angle; budget 5 (discounted-mean)"].rows
+    assert "last discounted cost (angle)" in mean.found
 
 
-def test_files_of_other_environments_alone_do_not_speak_of_the_paper(others):
+def test_files_of_ones_own_runs_do_not_speak_of_the_paper(others):
     found = report([others[0]])
     text, whole = markdown(found), page(found)
-    assert text.startswith("# Results\n\n## Other environments\n") and "agrees" not in text
-    assert "paper" not in text.lower() and "<h1>Results</h1>" in whole and whole.count("<table>") == 3
-    assert "| algorithm | seeds | episodes | safe episodes | last return | last cost (angle) |" in text
-    rows = list(csv.DictReader(io.StringIO(comma_separated(found))))
-    assert len(rows) == 3 * 4 + 5 and {row["table"] for row in rows} == {""}
+    assert text.startswith("# Comparison of runs\n\n## CartPole-v1, angle; budget 5\n") and "agrees" not in text
+    assert "paper" not in text.lower() and "paper" not in whole.lower() and whole.count("<table>") == 3
+    assert "| run | seeds | episodes | safe episodes | last return | last cost (angle), budget 5 |" in text
+    rows = list(csv.DictReader(io.StringIO(own_comma_separated(found))))
+    assert len(rows) == 3 * 4 + 5 and {row["table"] for row in rows} == {TRAINING}
+    assert {row["budget"] for row in rows if row["metric"] == "last cost (noisy)"} == {"1.0"}
 
 
 def test_the_commands_for_other_environments(capsys, monkeypatch, tmp_path, others, runs):
@@ -268,15 +282,69 @@ def test_the_commands_for_other_environments(capsys, monkeypatch, tmp_path, othe
     assert main(["report", str(others[0]), "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert "CartPole-v1, angle" in shown and "safe episodes" in shown and "agrees" not in shown
-    assert "remark" not in shown and len(list((tmp_path / "figures").glob("learning-*.png"))) == 3
-    assert main(["report", str(others[0] / "stairs"), str(runs[0] / "absorb"), "--json"]) == 0
-    both = json.loads(capsys.readouterr().out)
-    assert both["rows"] and both["other_environments"][0]["safe goals"]["mean"] > 0
+    assert len(list((tmp_path / "figures").glob("learning-*.png"))) == 3
+    assert {path.name for path in tmp_path.iterdir()} == {"index.html", "tables.md", "runs.csv", "figures"}
+    both = [str(others[0] / "stairs"), str(runs[0] / "absorb")]
+    assert main(["report", *both, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "rows" not in found and {table["environment"] for table in found["runs"]} == {
+        "stairs: up, slippery, noisy; budget 5, 1",
+        "one-room, diamond; budget 5",
+    }
+    assert main(["report", *both, "--paper", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["rows"] and len(found["runs"]) == 1
 
 
 def test_a_budget_of_the_mean_is_not_the_papers_experiment(tmp_path, runs):
     paid = {(0, seed): runs[1][1, seed] for seed in range(10)}
     write_run(tmp_path, paid, [SIX[1]], seeds=range(10), more={"budget_kind": "discounted-mean"})
-    found = report([tmp_path])
+    assert report([tmp_path]).rows == []
+    found = report([tmp_path], paper=True)
     assert found.rows and all(row.paper is None for row in found.rows)
     assert {row.label for row in found.rows} == {"safedqn (discounted-mean)"}
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"), [(["dqn"], True), (["dqn", "absorb"], True), (["absorb"], False), (["double"], False)]
+)
+def test_the_papers_tables_are_for_experiments_of_the_paper(runs, names, expected):
+    found = report([runs[0] / name for name in names])
+    assert bool(found.rows) is expected and bool(found.own) is not expected
+
+
+def test_a_run_of_reproduce_is_an_experiment_of_the_paper(tmp_path):
+    write_run(tmp_path / "run", {(0, 0): some_episodes(0, 900)}, seeds=[0], steps=10_000)
+    assert not report([tmp_path]).rows
+    manifest = storage.read_json(tmp_path / "run" / "manifest.json")
+    storage.write_json(tmp_path / "run" / "manifest.json", {**manifest, "command": "safedsr reproduce plus --quick"})
+    assert report([tmp_path]).rows
+
+
+def test_trained_agents_are_evaluated_at_the_acting_epsilon(trained):
+    run = trained("safedsr-plus")
+    (evaluation, training) = report([run], how=Evaluating(epsilon=0.3, episodes=50)).own
+    assert (evaluation.kind, training.kind) == (EVALUATION, TRAINING) and "ε = 0.3" in evaluation.note
+    (row,) = evaluation.rows
+    agents = [agent for (_, _), agent in sorted(load_all(run).items())]
+    each = [evaluate(agent, episodes=50, epsilon=0.3) for agent in agents]
+    assert row.seeds == 2 and row.found["steps"].value == pytest.approx(np.mean([one.length.value for one in each]))
+    assert row.found["cost (cost)"].value == pytest.approx(np.mean([one.cost[0].value for one in each]))
+    assert row.found["safe goal rate"].low <= row.found["safe goal rate"].value <= row.found["safe goal rate"].high
+    assert evaluation.budgets == {"cost (cost)": 1.0}
+
+
+def test_the_oracle_is_a_row_at_its_epsilon(trained):
+    levels = [Level(epsilon, 1.0, 0.75, reward=0.5, cost=(0.25,)) for epsilon in (0.25, 0.0)]
+    known = Reference(160, 9.0, 8.0, *levels)
+    asked = []
+
+    def oracle(results):
+        asked.extend(results)
+        return {key_of(results[0]): known}
+
+    (table, _) = report([trained("safedsr-plus")], how=Evaluating(episodes=20, oracle=oracle)).own
+    assert len(asked) == 1 and [row.label for row in table.rows] == ["safedsr-plus", "oracle"]
+    assert table.rows[1].found["safe goal rate"] == (0.75, 0.75, 0.75) and "The oracle" in table.note
+    (table, _) = report([trained("safedsr-plus")], how=Evaluating(0.1, 20, oracle=oracle)).own
+    assert len(table.rows) == 1

@@ -79,7 +79,7 @@ def test_it_is_reported():
         goals = [table[0]["reached"][table[0]["seed"] == seed].sum() for seed in (0, 1)]
         np.testing.assert_array_equal(result.counts["goal count"], goals)
         assert sum(goals) > 0
-    tables = report([FIXTURES])
+    tables = report([FIXTURES], paper=True)
     assert tables.remarks == [] and {row.label for row in tables.rows} == {result.label for result in found}
 
 

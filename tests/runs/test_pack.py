@@ -32,9 +32,11 @@ def folders(tmp_path_factory):
 
 
 def test_packed_and_full_folders_make_the_same_tables(folders):
-    one, other = (report([folder]) for folder in folders)
+    one, other = (report([folder], paper=True) for folder in folders)
     assert one.rows == other.rows
     assert len(one.rows) == 2 + 4 * 2 and one.remarks == other.remarks == []
+    one, other = (report([folder]) for folder in folders)
+    assert one.own == other.own and len(one.own) == 4
 
 
 def test_packed_series_are_means_over_stretches(folders):

@@ -97,7 +97,7 @@ def test_positions_of_the_best_seed_break_where_episodes_end(tmp_path):
         ({"steps": 500_000, "settings": {"multiplier": MultiplierConfig("sign", aim=(2.0,))}}, "safedqn (sign, aim=2)"),
         (
             {"steps": 500_000, "settings": {"gamma": 0.9, "batch_size": 64, "hidden": (8, 8)}},
-            "safedqn (3 settings changed)",
+            "safedqn (gamma=0.9, batch_size=64, hidden=8,8)",
         ),
         ({"steps": 500_000, "algorithm": "safedsr", "settings": {"terminal": "absorb"}}, "safedsr (absorb)"),
         ({"steps": 500_000, "algorithm": "cpo", "settings": PRESETS["paper"]}, "cpo (paper)"),

@@ -120,7 +120,7 @@ def test_a_table_that_changes_format_is_read_in_its_newer_form(tmp_path, monkeyp
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     storage.write_table(tmp_path / "t", TABLE, {})
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(UserError, match=r"t.parquet needs pyarrow to be read; pip install pyarrow"):
+    with pytest.raises(UserError, match=r"t.parquet needs pyarrow to be read; pip install 'safedsr\[parquet\]'"):
         storage.read_table(tmp_path / "t")
 
 

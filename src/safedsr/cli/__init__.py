@@ -43,9 +43,12 @@ COMMANDS = {
     ),
     "adapt": Command("adapt", "Adapt a policy to new costs. Save the new policy and its certificate in a new folder."),
     "export": Command("export", "Write a policy as one file, ONNX or NumPy, for programs without JAX or Python."),
+    "watch": Command(
+        "watch", "Draw episodes of agents as a GIF or MP4 film. With --live, show the curves of a running training."
+    ),
     "report": Command(
-        "runs",
-        "Compare run folders with the paper's tables: mean, std, p25, IQM with 95 % interval, p75 over seeds, verdict.",
+        "report",
+        "Compare runs by final evaluation, tables and curves, with 95 % intervals; experiments of the paper beside it.",
     ),
     "pack": Command("paper", "Make small copies of run folders that hold all data for tables and figures."),
     "reproduce": Command("paper", "Run the paper's experiments. The same command continues an interrupted experiment."),

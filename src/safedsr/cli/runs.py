@@ -1,4 +1,4 @@
-"""The commands for training: algos, train, evaluate, report, demo."""
+"""The commands for training: algos, train, evaluate, demo."""
 
 import sys
 from itertools import groupby, pairwise
@@ -25,7 +25,6 @@ from safedsr.runs.config import EPISODE, TrainConfig
 
 if TYPE_CHECKING:
     from safedsr.engine.evaluate import Evaluation
-    from safedsr.report.tables import Report
 
 
 KIND_HELP = (
@@ -207,75 +206,6 @@ def _outcome(found: "Evaluation") -> dict[str, object]:
         shares = {"safe episodes": found.safe_goal_rate, "return": found.reward}
     cost = "discounted cost" if found.terms.on_mean else "cost"
     return {**shares, cost: " | ".join(map(str, found.cost)), "steps": found.length}
-
-
-def report(
-    runs: tyro.conf.Positional[
-        Annotated[tuple[Path, ...], tyro.conf.arg(help="Run folders, or folders that contain run folders.")]
-    ],
-    out: Annotated[Path | None, tyro.conf.arg(help="Folder for tables.md, tables.csv and index.html.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Compare run folders with the paper's tables: mean, std, p25, IQM with 95 % interval, p75 over seeds, verdict."""
-    from safedsr.report.tables import report as make_report
-
-    if not runs:
-        raise UserError("no run folder given; after a training, write for example: safedsr report runs/first")
-    with busy("reading run folders", quiet=as_json):
-        found = make_report(runs)
-    if not found.rows and not found.plain:
-        raise UserError("nothing to report: " + "; ".join(found.remarks))
-    from safedsr.report.files import as_dict, plain_dict, write_report
-
-    page = None
-    if out:
-        with busy("drawing figures", quiet=as_json):
-            page = write_report(found, out, _draw(found, out / "figures"))
-    if as_json:
-        doubled = {name: value._asdict() for name, value in (found.doubled or {}).items()}
-        rows = [as_dict(row) for row in found.rows]
-        others = {"other_environments": [plain_dict(row) for row in found.plain]} if found.plain else {}
-        return print_json({"rows": rows, "doubled_costs": doubled, **others, "remarks": found.remarks})
-    _print_report(found)
-    if page:
-        print(f"page: {page}")
-
-
-def _draw(found: "Report", folder: Path) -> list[tuple[str, Path]]:
-    """Draw the figures of a report. If that fails, the report gets a remark with the reason."""
-    try:
-        from safedsr.figures.paper import figures_of
-    except ImportError as error:
-        found.remarks.append(f"no figures: {error}; pip install matplotlib")
-        return []
-    try:
-        return figures_of(found.results, folder)
-    except UserError as error:
-        found.remarks.append(f"no figures: {error}")
-        return []
-
-
-def _print_report(found: "Report") -> None:
-    from safedsr.paper.tables import TABLES
-    from safedsr.report import files
-    from safedsr.report.tables import VERDICTS
-
-    for table in TABLES:
-        for environment, rows in files.sections(found.of(table)):
-            print_table(files.COLUMNS, map(files.cells, rows), title=f"{files.heading(table)}; {environment}")
-        if table.note and found.of(table):
-            print(table.note)
-    if rows := files.doubled_rows(found):
-        print_table(files.DOUBLED_COLUMNS, rows, title=files.DOUBLED)
-        print(files.DOUBLED_NOTE)
-    for where, columns, rows in files.plain_sections(found):
-        print_table(columns, rows, title=where)
-    if found.plain:
-        print(files.PLAIN_NOTE)
-    for name, meaning in VERDICTS.items() if found.rows else ():
-        print(f"{name}: {meaning}")
-    for remark in found.remarks:
-        print(f"remark: {remark}")
 
 
 def demo(

@@ -48,7 +48,9 @@ def run_on_host(
         obs = envs.reset(seeds)
         while (episode < count).any():
             chosen = numbers[np.minimum(episode, count - 1)]
-            actions = _act(values, environment.spec.actions, policy, obs, chosen, tally.time, np.float32(epsilon))
+            actions = choose_actions(
+                values, environment.spec.actions, policy, obs, chosen, tally.time, np.float32(epsilon)
+            )
             envs.begin_step(np.asarray(actions))
             rows = envs.end_step()
             done = tally.add(rows)
@@ -71,7 +73,7 @@ def _seeds(keys: Array) -> Array:
 
 
 @partial(jax.jit, static_argnames=("values", "actions"))
-def _act(values: Any, actions: int, policy: PyTree, obs: Array, keys: Array, time: Array, epsilon: Array) -> Array:
+def choose_actions(values: Any, actions: int, policy: PyTree, obs: Any, keys: Any, time: Any, epsilon: Any) -> Array:
     """ε-greedy actions; the random numbers are those of the compiled episodes."""
 
     def one(obs: Array, key: Array, time: Array) -> Array:

@@ -21,14 +21,16 @@ from safedsr.engine.program import Program
 from safedsr.engine.programs import program_for
 from safedsr.engine.progress import Progress, Show
 from safedsr.engine.relabel import relabel_memory
+from safedsr.engine.sinks import check_sinks, open_sinks
 from safedsr.envs.chosen import same_costs
 from safedsr.envs.environment import Environment, with_cost_args
 from safedsr.errors import EnvironmentFailed, UserError
 from safedsr.runs import folder as runs
 from safedsr.runs.arrays import from_arrays, to_arrays
 from safedsr.runs.job import Job, job_from_dict
-from safedsr.runs.metrics import within
+from safedsr.runs.metrics import Episodes, within
 from safedsr.runs.policy import save_policies
+from safedsr.runs.progress import Row, outcome
 from safedsr.runs.storage import Columns, concatenate
 from safedsr.types import PyTree, Record
 from safedsr.validation import first_difference
@@ -48,6 +50,7 @@ class Stopped(KeyboardInterrupt):
 def train(job: Job, out: str | Path, show: Show | None = None) -> Path:
     """Train a job and write a new run folder."""
     job.agent.check_steps(job.train.steps, job.algorithm)
+    check_sinks(job.train.log)
     keep_compiled()
     with contextlib.closing(program_for(job)) as program:
         program.check_memory()
@@ -86,6 +89,7 @@ def resume(
         if changes:
             job = dataclasses.replace(job, train=dataclasses.replace(job.train, **changes))
             job.agent.check_steps(job.train.steps, job.algorithm)
+        check_sinks(job.train.log)
         keep_compiled()
         program = program_for(job)
         program.check_memory()
@@ -127,8 +131,8 @@ def loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, sho
     """Train from the state at `step` to the last step of the job, and write all files of the run folder."""
     job = program.job
     pending: dict[str, list[Columns]] = {name: [] for name in runs.NAMES}
-    saved = time.monotonic()
-    with _interruptible() as interrupted:
+    began = saved = time.monotonic()
+    with _interruptible() as interrupted, open_sinks(writer.path, job, step) as log:
         while step < job.train.steps:
             stop = program.next_stop(step)
             try:
@@ -139,7 +143,9 @@ def loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, sho
             lam = np.asarray(program.trainer.multipliers(state.agent))
             episodes = _episodes(records, step, job)
             pending["episodes"].append(episodes)
-            pending["curves"].append(_curves(jax.device_get(losses), lam, stop, job))
+            curves = _curves(jax.device_get(losses), lam, stop, job)
+            pending["curves"].append(curves)
+            log(_rows(episodes, curves, _since(began), job))
             if program.keeps(stop):
                 pending["trajectories"].append(_trajectories(records, step, program))
             if show:
@@ -209,6 +215,28 @@ def _curves(losses: dict[str, np.ndarray], lam: np.ndarray, step: int, job: Job)
         **{f"lam_{j}": lam[..., j].reshape(rows) for j in range(lam.shape[2])},
         **{name: np.asarray(losses[name], np.float32).reshape(rows) for name in losses},
     }
+
+
+def _rows(episodes: Columns, curves: Columns, seconds: float, job: Job) -> list[Row]:
+    """The rows of a chunk for progress.csv: what its episodes reached, then λ and losses."""
+    costs = [episodes[f"cost_{j}"] for j in range(job.num_costs)]
+    table = Episodes(
+        end_step=episodes["end_step"],
+        length=episodes["length"],
+        ret=episodes["return"],
+        cost=np.stack(costs, 1) if costs else np.zeros((len(episodes["seed"]), 0)),
+        success=episodes["success"],
+    )
+    rows = []
+    for lane in range(job.lanes):
+        about = {name: values[lane].item() for name, values in curves.items()}
+        task = job.tasks[about.pop("environment")]
+        seed, step = about.pop("seed"), about.pop("step")
+        here = (episodes["environment"] == lane // len(job.seeds)) & (episodes["seed"] == seed)
+        reached = outcome(Episodes(*(column[here] for column in table)), task.budgets, job.terms)
+        where = {"step": step, "seconds": round(seconds, 3), "environment": task.title, "seed": seed}
+        rows.append({**where, **reached, **about})
+    return rows
 
 
 def _trajectories(records: Record, step: int, program: Program) -> Columns:

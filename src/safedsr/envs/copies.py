@@ -19,7 +19,7 @@ from safedsr.envs.functions import Args, NoInfo, StepFunction
 from safedsr.errors import EnvironmentFailed, UserError
 from safedsr.types import Transition
 
-MakeEnv = Callable[[], gymnasium.Env]
+MakeEnv = Callable[..., gymnasium.Env]
 
 
 class Labelling(NamedTuple):

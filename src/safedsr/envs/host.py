@@ -202,13 +202,18 @@ def _on_host(*args: Any) -> Any:
 
 
 def _make(
-    env: str | Callable[..., gymnasium.Env], env_args: dict[str, Any], time_limit: int | None, title: str
+    env: str | Callable[..., gymnasium.Env],
+    env_args: dict[str, Any],
+    time_limit: int | None,
+    title: str,
+    **more: Any,
 ) -> gymnasium.Env:
+    """Make the environment; `more` are further arguments, such as its render_mode."""
     try:
         if isinstance(env, str):
             _register(env)
-            return gymnasium.make(env, max_episode_steps=time_limit, disable_env_checker=True, **env_args)
-        made = env(**env_args)
+            return gymnasium.make(env, max_episode_steps=time_limit, disable_env_checker=True, **env_args | more)
+        made = env(**env_args | more)
     except Exception as error:
         raise UserError(
             f"the environment '{title}' cannot be made: {type(error).__name__}: {' '.join(str(error).split())}"

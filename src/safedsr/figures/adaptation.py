@@ -176,7 +176,7 @@ def comparison_figure(data: Mapping[str, Any]) -> Figure:
         below.xaxis.set_minor_formatter(NullFormatter())
         above.set_title(what.name)
         above.set_xlabel("environment steps / 1000")
-        below.set_xlabel("seconds")
+        below.set_xlabel("seconds, log scale")
     panels[0, 0].set_ylim(*LIMITS)
     for axes in panels[:, 0]:
         axes.set_ylabel("safe goal rate")

@@ -11,7 +11,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from safedsr.figures.select import Group, costless, find, labels_of, layouts_of, on_layout, title_of
-from safedsr.figures.style import WIDTH, name_of, paper_style
+from safedsr.figures.style import LINE, WIDTH, name_of, paper_style, wrapped
 from safedsr.runs.labels import thousands
 from safedsr.runs.metrics import iqm
 from safedsr.runs.reference import Reference, References, reference_of
@@ -114,7 +114,8 @@ def outcomes_figure(group: Group, references: References) -> Figure:
 
 
 def _frame(found: Sequence[Cells]) -> tuple[Figure, Sequence[Axes]]:
-    height = max(0.2 * len(found[0].rows) + 1.1, 2.2)
+    lines = max(_row_name(label).count("\n") + 1 for label in found[0].rows)
+    height = max(max(0.2, LINE * lines) * len(found[0].rows) + 1.1, 2.2)
     figure = Figure(figsize=(WIDTH if len(found) > 1 else WIDTH / 2, height), layout="constrained")
     widths = [len(some.columns) for some in found]
     return figure, figure.subplots(1, len(found), squeeze=False, width_ratios=widths)[0]
@@ -139,12 +140,16 @@ def _draw(
         axes.text(column, row, written, ha="center", va="center", color=color, fontsize=7, fontweight=weight)
     if some.rows[-1] == "oracle":
         axes.axhline(len(some.rows) - 1.5, color="black", linewidth=1.0)
-    names = [label if label == "oracle" else name_of(label) for label in some.rows]
+    names = [_row_name(label) for label in some.rows]
     axes.set_xticks(range(len(some.columns)), [title_of(layout).replace(" ", "\n") for layout in some.columns])
     axes.set_yticks(range(len(names)), names if axes.get_subplotspec().is_first_col() else [""] * len(names))  # type: ignore[union-attr]
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set_title(some.title)
+
+
+def _row_name(label: str) -> str:
+    return label if label == "oracle" else wrapped(name_of(label), WIDTH / 3)
 
 
 def _bar(

@@ -5,13 +5,15 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from safedsr.figures.curves import learning_figure, rates_figure, training_figure
+from safedsr.figures.curves import rates_figure, training_figure
 from safedsr.figures.files import save_for_print
 from safedsr.figures.heatmaps import counts_figure, outcomes_figure
 from safedsr.figures.maps import environments_figure, grid_figure
+from safedsr.figures.own import own_figures
 from safedsr.figures.scatter import trade_off_figure
 from safedsr.figures.select import Group, costless, groups, layouts_of, on_layout, scenes_of, title_of
 from safedsr.figures.trajectories import trajectories_figure
+from safedsr.runs.compare import comparisons
 from safedsr.runs.reference import References, read_references
 from safedsr.runs.results import Result
 
@@ -30,11 +32,13 @@ def figures_of(
     folder = Path(folder)
     references = read_references(folder) if references is None else references
     grid, others = ([r for r in results if r.on_grid is wanted] for wanted in (True, False))
-    drawn = [*(_all(grid, references) if grid else ()), *_others(others)]
-    return [(title, save_for_print(figure, folder, name)) for name, title, figure in drawn]
+    drawn = [(title, save_for_print(figure, folder, name)) for name, title, figure in _all(grid, references)]
+    return drawn + own_figures(comparisons(others), {}, folder, {})
 
 
 def _all(results: Sequence[Result], references: References) -> Iterator[Drawn]:
+    if not results:
+        return
     scenes = scenes_of(results)
     yield "fig03-grid", "Fig. 3: the grid", grid_figure(next((s for s in scenes if s.layout.walls.any()), scenes[0]))
     yield "fig12-maps", "Fig. 12: the maps", environments_figure(scenes)
@@ -45,18 +49,6 @@ def _all(results: Sequence[Result], references: References) -> Iterator[Drawn]:
     if free and not compared:
         yield "fig04-counts", "Fig. 4: goal count", counts_figure(results, None, references)
     yield from _training(free, "reward", "free reward", "no costs", references)
-
-
-def _others(results: Sequence[Result]) -> Iterator[Drawn]:
-    """Learning curves of each environment that is not the grid; those that cannot be compared are drawn apart."""
-    found: dict[tuple, list[Result]] = {}
-    for result in _lasting(results):
-        found.setdefault((result.title, result.budgets, result.terms), []).append(result)
-    for (where, budgets, terms), some in found.items():
-        if budgets:
-            kind = f" ({terms.budget_kind})" if terms.on_mean else ""
-            where += f"; budget {', '.join(f'{budget:g}' for budget in budgets)}{kind}"
-        yield f"learning-{where}", f"Learning curves: {where}", learning_figure(some)
 
 
 def _comparison(results: Sequence[Result], group: Group, references: References) -> Iterator[Drawn]:

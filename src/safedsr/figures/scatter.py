@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from safedsr.figures.select import Group, labels_of, layouts_of, on_layout, title_of
-from safedsr.figures.style import BUDGET, ORACLE, WIDTH, Style, name_of, paper_style, styles_of
+from safedsr.figures.style import BUDGET, ORACLE, WIDTH, Style, legend_below, name_of, paper_style, styles_of, tint
 from safedsr.runs.metrics import iqm
 from safedsr.runs.reference import References, any_reference
 from safedsr.runs.results import Result
@@ -54,17 +54,12 @@ def trade_off_figure(group: Group, references: References) -> Figure:
             for point in points(group, layout, row):
                 _draw(axes, point, styles[point.label])
             _draw_limits(axes, group, layout, row, references)
-            axes.set_xlabel(f"cost of an episode ({group.costs[row]})")
+            axes.set_xlabel(f"cost of an episode ({group.costs[row]}),\nsymlog scale")
             axes.tick_params(labelbottom=True)
             if row == 0:
                 axes.set_title(title_of(layout))
-        panels[row, 0].set_ylabel("reward of an episode")
-    handles = {}
-    for axes in panels.flat:
-        handles.update(dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True)))
-    order = [name for name in map(name_of, styles) if name in handles]
-    order += [name for name in handles if name not in order]
-    figure.legend([handles[name] for name in order], order, loc="outside lower center", ncols=5)
+        panels[row, 0].set_ylabel("reward of an episode, symlog scale")
+    legend_below(figure, panels.flat)
     return figure
 
 
@@ -80,8 +75,7 @@ def _draw(axes: Axes, point: Point, style: Style) -> None:
 def _draw_limits(axes: Axes, group: Group, layout: str, cost: int, references: References) -> None:
     """Draw the budget and the oracle, and set the axes."""
     budget = group.budgets[cost]
-    axes.axvline(budget, color=BUDGET, linewidth=0.8, label="budget")
-    axes.axvspan(COST_LIMITS[0], budget, color=BUDGET, alpha=0.04, linewidth=0)
+    axes.axvline(budget, color=BUDGET, linewidth=0.8, label="budget (right of it: unsafe)")
     reference = any_reference(on_layout(group.results, layout), references)
     for level, dash in ((reference.exploring, "--"), (reference.greedy, ":")) if reference else ():
         name = f"oracle, ε = {level.epsilon:g}"
@@ -94,3 +88,4 @@ def _draw_limits(axes: Axes, group: Group, layout: str, cost: int, references: R
     axes.minorticks_off()
     axes.set_xlim(COST_LIMITS)
     axes.set_ylim(REWARD_LIMITS)
+    tint(axes, budget, vertical=True)

@@ -1,10 +1,13 @@
 """The style of figures: fonts, and one colour for each algorithm, the same in every figure."""
 
 import contextlib
+import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 WIDTH = 7.0  # inches, the width of the text on a page
 ORACLE = "#000000"
@@ -68,7 +71,11 @@ ALGORITHM_ORDER = (
 )
 
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
-_MARKERS = "osD^vP"
+_MARKERS = "osD^vPX<>phd"
+# Okabe & Ito: colour-blind readers can tell them apart. For runs of the same algorithm.
+_DISTINCT = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#5a5a5a")
+LETTER, LINE = 0.062, 0.14  # inches: width of a letter of the legend, on average; height of a line
+LEGEND_LINES = 3  # for which figures leave room
 
 
 class Style(NamedTuple):
@@ -111,10 +118,53 @@ def styles_of(labels: Iterable[str]) -> dict[str, Style]:
         name = algorithm_of(label)
         place = ALGORITHM_ORDER.index(name) if name in ALGORITHM_ORDER else len(ALGORITHM_ORDER)
         before = sum(algorithm_of(other) == name for other in styles)
-        styles[label] = Style(
-            color_of(label), _DASHES[before % len(_DASHES)], _MARKERS[place % len(_MARKERS)], label != name
-        )
+        marker = _MARKERS[(place + before) % len(_MARKERS)]
+        styles[label] = Style(color_of(label), _DASHES[before % len(_DASHES)], marker, label != name)
     return styles
+
+
+def distinct_styles(labels: Iterable[str]) -> dict[str, Style]:
+    """A style for each label, in which every label has a colour, a dash and a marker of its own, as far as they go."""
+    return {
+        label: Style(
+            _DISTINCT[n % len(_DISTINCT)],
+            _DASHES[(n + n // len(_DISTINCT)) % len(_DASHES)],
+            _MARKERS[n % len(_MARKERS)],
+            n >= len(_MARKERS),
+        )
+        for n, label in enumerate(dict.fromkeys(labels))
+    }
+
+
+def legend_below(figure: Figure, panels: Iterable[Axes], where: Any = "outside lower center") -> None:
+    """A legend with every label once, outside the panels, in as many columns as fit; long labels are wrapped."""
+    named: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            named.setdefault(label, handle)
+    if not named:
+        return
+    order = sorted(named, key=lambda label: (label.startswith("oracle"), label.startswith("budget")))
+    texts = [wrapped(label, figure.get_figwidth() - 0.7) for label in order]
+    longest = max(len(line) for text in texts for line in text.splitlines())
+    columns = max(min(int(figure.get_figwidth() / (longest * LETTER + 0.5)), 5, len(texts)), 1)
+    lines = max(text.count("\n") + 1 for text in texts) * -(-len(texts) // columns)
+    figure.set_figheight(figure.get_figheight() + LINE * max(lines - LEGEND_LINES, 0))
+    figure.legend([named[label] for label in order], texts, loc=where, ncols=columns)
+
+
+def wrapped(text: str, inches: float) -> str:
+    """A text in lines that are at most as wide."""
+    width = max(int(inches / LETTER), 10)
+    return "\n".join(line for part in text.splitlines() for line in textwrap.wrap(part, width) or [""])
+
+
+def tint(axes: Axes, budget: float, *, vertical: bool) -> None:
+    """Tint the unsafe side of a budget, up to the end of the axis, which stays as it is."""
+    limits = axes.get_xlim() if vertical else axes.get_ylim()
+    end = max(limits[1], budget)
+    (axes.axvspan if vertical else axes.axhspan)(budget, end, color=BUDGET, alpha=0.07, linewidth=0, zorder=0)
+    (axes.set_xlim if vertical else axes.set_ylim)(limits[0], end)
 
 
 def sort_key(label: str) -> tuple[int, str]:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from safedsr.figures.maps import draw_map
 from safedsr.figures.select import scene_of
-from safedsr.figures.style import WIDTH, color_of, name_of, paper_style
+from safedsr.figures.style import LINE, WIDTH, color_of, name_of, paper_style, wrapped
 from safedsr.runs.pack import PARTS
 from safedsr.runs.results import Result, best_seed
 
@@ -60,13 +60,15 @@ def trajectories_figure(results: Sequence[Result]) -> Figure:
     rows = -(-len(results) // columns)
     height, width = scene_of(results[0]).layout.walls.shape
     size = WIDTH / columns if columns > 1 else WIDTH / 2
-    figure = Figure(figsize=(size * columns, rows * (size * height / width + 0.4)), layout="constrained")
+    names = {result.label: wrapped(name_of(result.label), size) for result in results}
+    above = 0.4 + LINE * max(name.count("\n") for name in names.values())
+    figure = Figure(figsize=(size * columns, rows * (size * height / width + above)), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False)
     for axes, result in zip(panels.flat, results, strict=False):
         draw_map(axes, scene_of(result).layout, colors=(PALE,))
         found = trail(result)
         _draw(axes, found)
-        axes.set_title(f"{name_of(found.label)}\nseed {found.seed}: {found.goals} goals, {found.safe_goals} safe")
+        axes.set_title(f"{names[found.label]}\nseed {found.seed}: {found.goals} goals, {found.safe_goals} safe")
     for axes in panels.flat[len(results) :]:
         axes.set_visible(False)
     return figure

@@ -1,4 +1,4 @@
-"""A report as files: tables.md, tables.csv, and index.html, one page with all tables and figures."""
+"""A report as files: tables.md, the rows as CSV, and index.html, one page with all tables and figures."""
 
 import base64
 import csv
@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from safedsr.paper.tables import TABLES, PaperTable, Reported
-from safedsr.report.tables import VERDICTS, PlainRow, Report, TableRow
+from safedsr.report.own import OwnRow, OwnTable
+from safedsr.report.tables import VERDICTS, Report, TableRow
 from safedsr.runs.metrics import Summary
 from safedsr.runs.storage import write_atomic
 
@@ -27,12 +28,7 @@ INTRODUCTION = (
     "interval, the paper's IQM, and the ratio of our IQM to the paper's. A row without a paper value is not in the "
     "paper: its algorithm, settings, costs, budget or steps are different."
 )
-TITLE, PLAIN_TITLE = "Results beside the paper's tables", "Results"
-PLAIN = "Other environments"
-PLAIN_NOTE = (
-    "The interquartile mean (IQM) over seeds with its 95 % bootstrap interval; 'last' stands for the last episode of "
-    "the training."
-)
+TITLE, OWN_TITLE = "Results beside the paper's tables", "Comparison of runs"
 STYLE = """\
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
@@ -92,16 +88,23 @@ def sections(rows: Sequence[TableRow]) -> list[tuple[str, list[TableRow]]]:
     return [(name, list(group)) for name, group in groupby(rows, lambda row: row.environment)]
 
 
-def plain_sections(report: Report) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
-    """The tables of other environments: title, columns and rows."""
-    rows = sorted(report.plain, key=lambda row: (row.environment, *row.found))
-    groups = groupby(rows, lambda row: (row.environment, tuple(row.found)))
-    return [(where, ("algorithm", "seeds", *names), list(map(_plain_cells, rows))) for (where, names), rows in groups]
+def own_columns(table: OwnTable) -> tuple[str, ...]:
+    """The columns of a table of one's own runs; those of costs have their budgets."""
+    names = dict.fromkeys(name for row in table.rows for name in row.found)
+    return ("run", "seeds", *(f"{n}, budget {table.budgets[n]:g}" if n in table.budgets else n for n in names))
 
 
-def _plain_cells(row: PlainRow) -> tuple[str, ...]:
-    values = (f"{_short(x.iqm)} ({_short(x.low)} … {_short(x.high)})" for x in row.found.values())
-    return row.label, str(row.seeds), *values
+def own_cells(table: OwnTable) -> list[tuple[str, ...]]:
+    """The rows of such a table as text."""
+    names = dict.fromkeys(name for row in table.rows for name in row.found)
+    return [(row.label, str(row.seeds or ""), *(_interval(row, name) for name in names)) for row in table.rows]
+
+
+def _interval(row: OwnRow, name: str) -> str:
+    if name not in row.found:
+        return ""
+    value, low, high = map(_short, row.found[name])
+    return value if low == high else f"{value} ({low} … {high})"
 
 
 def _short(value: float) -> str:
@@ -113,14 +116,13 @@ def heading(table: PaperTable) -> str:
     return f"Table {table.number}: {table.title}"
 
 
-def plain_dict(row: PlainRow) -> dict[str, Any]:
-    """A row of another environment for JSON."""
-    return {
-        "environment": row.environment,
-        "algorithm": row.label,
-        "seeds": row.seeds,
-        **{name: found._asdict() for name, found in row.found.items()},
-    }
+def own_dict(table: OwnTable) -> dict[str, Any]:
+    """A table of one's own runs for JSON."""
+    rows = [
+        {"run": row.label, "seeds": row.seeds, **{name: found._asdict() for name, found in row.found.items()}}
+        for row in table.rows
+    ]
+    return {"table": table.kind, "environment": table.environment, "budgets": table.budgets, "rows": rows}
 
 
 def as_dict(row: TableRow) -> dict[str, Any]:
@@ -139,14 +141,12 @@ def as_dict(row: TableRow) -> dict[str, Any]:
 
 
 def write_report(report: Report, folder: str | Path, figures: Sequence[tuple[str, Path]] = ()) -> Path:
-    """Write the three files into a folder; return the path of the page."""
+    """Write the files into a folder; return the path of the page."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {
-        "tables.md": markdown(report),
-        "tables.csv": comma_separated(report),
-        "index.html": page(report, figures),
-    }
+    texts = {"tables.md": markdown(report), "index.html": page(report, figures)}
+    texts |= {"tables.csv": comma_separated(report)} if report.rows else {}
+    texts |= {"runs.csv": own_comma_separated(report)} if report.own else {}
     for name, text in texts.items():
         write_atomic(folder / name, lambda file, text=text: file.write_text(text, encoding="utf-8", newline=""))
     return folder / "index.html"
@@ -154,7 +154,7 @@ def write_report(report: Report, folder: str | Path, figures: Sequence[tuple[str
 
 def markdown(report: Report) -> str:
     """The tables as Markdown."""
-    lines = [f"# {TITLE if report.rows else PLAIN_TITLE}"]
+    lines = [f"# {TITLE if report.rows else OWN_TITLE}"]
     if report.rows:
         lines += ["", INTRODUCTION, "", *(f"- **{name}**: {meaning}" for name, meaning in VERDICTS.items())]
     for table in TABLES:
@@ -173,11 +173,12 @@ def markdown(report: Report) -> str:
     if rows := doubled_rows(report):
         lines += ["", f"## {DOUBLED}", "", _pipes(DOUBLED_COLUMNS), _pipes(["---", "---:", "---:"])]
         lines += [*map(_pipes, rows), "", DOUBLED_NOTE]
-    if report.plain:
-        lines += ["", f"## {PLAIN}", "", PLAIN_NOTE]
-    for where, columns, rows in plain_sections(report):
-        lines += ["", f"### {_escaped(where)}", "", _pipes(columns), _pipes(["---", *["---:"] * (len(columns) - 1)])]
-        lines += map(_pipes, rows)
+    for environment, tables in groupby(report.own, lambda table: table.environment):
+        lines += ["", f"## {_escaped(environment)}"]
+        for table in tables:
+            columns = own_columns(table)
+            lines += ["", f"### {table.kind}", "", _pipes(columns), _pipes(["---", *["---:"] * (len(columns) - 1)])]
+            lines += [*map(_pipes, own_cells(table)), "", _escaped(table.note)]
     if report.remarks:
         lines += ["", "## Remarks", "", *(f"- {_escaped(remark)}" for remark in report.remarks)]
     return "\n".join(lines) + "\n"
@@ -202,16 +203,25 @@ def comma_separated(report: Report) -> str:
     for row in report.rows:
         about = (row.table.number, row.table.metric, row.environment, row.label, row.seeds)
         writer.writerow([*about, *row.found, *(row.paper or [""] * len(paper)), row.ratio, row.verdict])
-    for row in report.plain:
-        for metric, found in row.found.items():
-            about = ("", metric, row.environment, row.label, row.seeds)
-            writer.writerow([*about, *found, *[""] * len(paper), "", ""])
+    return file.getvalue()
+
+
+def own_comma_separated(report: Report) -> str:
+    """The numbers of one's own runs as CSV, with all digits."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["table", "environment", "run", "seeds", "metric", "value", "low", "high", "budget"])
+    for table in report.own:
+        for row in table.rows:
+            for metric, found in row.found.items():
+                about = (table.kind, table.environment, row.label, row.seeds, metric)
+                writer.writerow([*about, *found, table.budgets.get(metric, "")])
     return file.getvalue()
 
 
 def page(report: Report, figures: Sequence[tuple[str, Path]] = ()) -> str:
     """The whole report as one HTML page, with the figures inside."""
-    parts = [f"<h1>{TITLE if report.rows else PLAIN_TITLE}</h1>"]
+    parts = [f"<h1>{TITLE if report.rows else OWN_TITLE}</h1>"]
     if report.rows:
         parts[0] += f"\n<p>{html.escape(INTRODUCTION)}</p>"
         parts += ["<ul>", *(f"<li><b>{name}</b>: {html.escape(text)}</li>" for name, text in VERDICTS.items()), "</ul>"]
@@ -223,8 +233,12 @@ def page(report: Report, figures: Sequence[tuple[str, Path]] = ()) -> str:
             parts += [f"<p>{html.escape(table.note)}</p>"] if table.note else []
     if rows := doubled_rows(report):
         parts += [_html_table(DOUBLED, DOUBLED_COLUMNS, rows, [""] * len(rows)), f"<p>{html.escape(DOUBLED_NOTE)}</p>"]
-    parts += [f"<h2>{PLAIN}</h2>\n<p>{html.escape(PLAIN_NOTE)}</p>"] if report.plain else []
-    parts += [_html_table(where, columns, rows, [""] * len(rows)) for where, columns, rows in plain_sections(report)]
+    for environment, tables in groupby(report.own, lambda table: table.environment):
+        parts.append(f"<h2>{html.escape(environment)}</h2>")
+        for table in tables:
+            rows = own_cells(table)
+            parts.append(_html_table(table.kind, own_columns(table), rows, [""] * len(rows)))
+            parts.append(f"<p>{html.escape(table.note)}</p>")
     parts += ["<h2>Figures</h2>"] if figures else []
     parts += [_html_figure(title, path) for title, path in figures]
     if report.remarks:

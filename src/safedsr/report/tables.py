@@ -1,18 +1,20 @@
-"""Results beside the paper's tables: the rows and their verdicts (Sec. 5.2, Tables 3 to 7)."""
+"""A report on runs: a comparison of one's own runs, or results beside the paper's tables (Sec. 5.2, Tables 3 to 7)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
-
-import numpy as np
 
 from safedsr.envs.grid.catalog import ROOM_NAMES
 from safedsr.paper.doubled import Misfit, misfits
 from safedsr.paper.tables import BUDGET, SEEDS, STEPS, TABLES, PaperTable, Reported, reported
-from safedsr.runs.collect import load_results
+from safedsr.report.own import FindEnvironment, OwnTable, own_tables
+from safedsr.runs.collect import read_results, told_apart, without_copies
+from safedsr.runs.compare import Comparison, comparisons
 from safedsr.runs.labels import nearest_preset
 from safedsr.runs.metrics import Summary, summarize
+from safedsr.runs.reference import References
 from safedsr.runs.results import Result
+from safedsr.runs.storage import read_json
 
 NEAR = 0.07  # as a share of the paper's IQM
 ROUNDING = 0.05  # the paper's numbers have one decimal
@@ -45,52 +47,61 @@ class TableRow(NamedTuple):
         return verdict(self.found, self.paper) if self.paper else ""
 
 
-class PlainRow(NamedTuple):
-    """One run in an environment that the paper does not have: statistics over seeds by the names of their columns."""
-
-    environment: str
-    label: str
-    seeds: int
-    found: dict[str, Summary]
-
-
 class Report(NamedTuple):
     """All tables, and remarks on what is missing or left out."""
 
-    rows: list[TableRow]
+    rows: list[TableRow]  # beside the paper's; empty for one's own runs
     remarks: list[str]
-    results: list[Result]
+    results: list[Result]  # of these rows
     doubled: dict[str, Misfit] | None  # how well each way to count costs fits the paper, if the results allow it
-    plain: list[PlainRow]  # of environments other than the grid
+    compared: list[Comparison]  # one's own runs
+    own: list[OwnTable]  # their tables
+    references: References  # the oracle on their maps
 
     def of(self, table: PaperTable) -> list[TableRow]:
         """The rows of one table."""
         return [row for row in self.rows if row.table == table]
 
 
-def report(paths: Sequence[str | Path]) -> Report:
-    """The tables of run folders, or of folders that contain run folders."""
+class Evaluating(NamedTuple):
+    """How the trained agents of one's own runs are evaluated."""
+
+    epsilon: float = 0.0
+    episodes: int | None = None  # for each seed
+    oracle: Callable[[Sequence[Result]], References] = lambda results: {}
+    """One result of each map -> the oracle's results."""
+    find: FindEnvironment = lambda path: None
+    """A run folder -> its environment, if its cost functions are the user's."""
+
+
+def report(paths: Sequence[str | Path], paper: bool = False, how: Evaluating = Evaluating()) -> Report:
+    """The tables of run folders, or of folders that contain run folders.
+
+    The paper's tables are used for runs on maps on request, or if most of the runs are experiments of the paper.
+    """
     remarks: list[str] = []
-    results = sorted(load_results(paths, remarks), key=_place)
-    grid = [result for result in results if result.on_grid]
-    rows = [row for table in TABLES for result in grid for row in _rows(table, result)]
-    plain = [plain_row(result) for result in results if not result.on_grid]
-    doubled = misfits([result for result in grid if result.terms.goals])
-    return Report(rows, [*remarks, *_mixtures(grid)], results, doubled, plain)
+    read = read_results(paths, remarks)
+    paper = paper or 2 * sum(map(_is_reproduction, read)) > len(read)
+    beside = [result for result in read if paper and result.on_grid]
+    results = sorted(told_apart(beside, remarks), key=_place)
+    rows = [row for table in TABLES for result in results for row in _rows(table, result)]
+    doubled = misfits([result for result in results if result.terms.goals]) if results else None
+    remarks += _mixtures(results)
+    compared = comparisons(without_copies([one for one in read if not (paper and one.on_grid)], remarks))
+    maps = [one.results[0] for one in compared if one.results[0].on_grid and one.terms.goals and one.costs]
+    references = how.oracle(maps) if maps else {}
+    own = [
+        table for one in compared for table in own_tables(one, how.epsilon, how.episodes, references, remarks, how.find)
+    ]
+    return Report(rows, remarks, results, doubled, compared, own, references)
 
 
-def plain_row(result: Result) -> PlainRow:
-    """Goals and safe goals, or episodes and the share of safe ones if none can succeed; the last return and costs."""
-    counts, terms = result.counts, result.terms
-    goals, safe = counts["goal count"], counts["safe goal count"]
-    shown = {"goals": goals, "safe goals": safe}
-    if not terms.success:
-        shown = {"episodes": goals, "safe episodes": safe / np.maximum(goals, 1)}
-    cost = "last discounted cost" if terms.on_mean else "last cost"
-    shown |= {"last return": counts["last reward"]}
-    shown |= {f"{cost} ({name})": counts[f"last cost {name}"] for name in result.costs}
-    found = {name: summarize(values) for name, values in shown.items()}
-    return PlainRow(result.title, result.label, len(result.seeds), found)
+def _is_reproduction(result: Result) -> bool:
+    """Whether a run is an experiment of the paper, or was made by `safedsr reproduce`."""
+    if not result.on_grid:
+        return False
+    command = str(read_json(result.path / "manifest.json").get("command", ""))
+    return is_papers_experiment(result) or " reproduce " in command
 
 
 def verdict(found: Summary, paper: Reported) -> str:

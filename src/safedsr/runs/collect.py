@@ -16,6 +16,11 @@ from safedsr.runs.results import Result, read_run
 def load_results(paths: Sequence[str | Path], remarks: list[str] | None = None) -> list[Result]:
     """The results of run folders in and below `paths`; `remarks` receives what is missing or was left out."""
     remarks = [] if remarks is None else remarks
+    return told_apart(read_results(paths, remarks), remarks)
+
+
+def read_results(paths: Sequence[str | Path], remarks: list[str]) -> list[Result]:
+    """The results of run folders in and below `paths`, which may have equal labels."""
     results: list[Result] = []
     for folder in find_runs(paths, remarks):
         try:
@@ -24,7 +29,20 @@ def load_results(paths: Sequence[str | Path], remarks: list[str] | None = None) 
             remarks.append(f"left out: {error}")
         except (KeyError, TypeError) as error:
             remarks.append(f"left out: {folder} is damaged: {error!r}")
-    return _told_apart(results, remarks)
+    return results
+
+
+def without_copies(results: Sequence[Result], remarks: list[str]) -> list[Result]:
+    """Each run once; a run may be there in full and packed."""
+    kept: list[Result] = []
+    for result in results:
+        twins = (one for one in kept if (one.label, one.environment) == (result.label, result.environment))
+        first = next((one for one in twins if _same(one, result)), None)
+        if first is None:
+            kept.append(result)
+        else:
+            remarks.append(f"{result.path} is a copy of the run in {first.path}: counted once")
+    return kept
 
 
 def find_runs(paths: Sequence[str | Path], remarks: list[str]) -> list[Path]:
@@ -59,14 +77,14 @@ def _shortcomings(
         there = results[index].seeds if index in results else ()
         if missing := [seed for seed in seeds if seed not in there]:
             name = ", ".join([about["name"], *about["costs"]])
-            yield f"{folder}: no finished episode in {name} of {_numbers('seed', missing)}: left out"
+            yield f"{folder}: no finished episode in {name} of {numbers('seed', missing)}: left out"
     planned = config["train"].get("steps", 0)
     for steps in {result.steps for result in results.values()}:
         if steps < planned:
             yield f"{folder}: only {steps} of its {planned} steps are done"
 
 
-def _told_apart(results: list[Result], remarks: list[str]) -> list[Result]:
+def told_apart(results: list[Result], remarks: list[str]) -> list[Result]:
     """Make equal labels in an environment unique by adding seeds or folder; a run in two folders counts once."""
     taken: dict[tuple[str, str], Result] = {}
     said: dict[str, list[str]] = {}  # a remark on a folder's results -> its environments
@@ -94,7 +112,7 @@ def _same(one: Result, other: Result) -> bool:
 def _free_label(result: Result, first: Result, taken: Mapping[tuple[str, str], Result]) -> str:
     words = [result.path.name, str(result.path)]
     if not set(first.seeds) & set(result.seeds):
-        words.insert(0, _numbers("seed", result.seeds))
+        words.insert(0, numbers("seed", result.seeds))
     labels = (_with_word(result.label, word) for word in words)
     return next((label for label in labels if (label, result.environment) not in taken), str(result.path))
 
@@ -103,7 +121,7 @@ def _with_word(label: str, word: str) -> str:
     return f"{label[:-1]}, {word})" if label.endswith(")") else f"{label} ({word})"
 
 
-def _numbers(name: str, values: Sequence[int]) -> str:
+def numbers(name: str, values: Sequence[int]) -> str:
     """Seeds as short text: consecutive seeds as a range."""
     if len(values) == 1:
         return f"{name} {values[0]}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from safedsr.agents.value_based.config import ValueBasedSettings
 from safedsr.core.config import Matmul, for_mean
@@ -30,6 +30,8 @@ class TrainConfig:
     """Copies of a Gymnasium environment for each seed, which step together; up to 8 if not given."""
     processes: int | None = None
     """Processes that step these copies, 0 for none; if not given, one for each core if a step takes more than 1 ms."""
+    log: tuple[Literal["tensorboard", "wandb"], ...] = ()
+    """Also send the rows of progress.csv to TensorBoard (files in the run folder) or to Weights & Biases."""
 
     def __post_init__(self) -> None:
         check_fields(self)

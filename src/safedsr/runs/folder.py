@@ -1,6 +1,6 @@
 """Run folders: all files that a training run writes, and how they are read.
 
-    config.json  manifest.json  episodes.parquet  curves.parquet  checkpoint/  figures/
+    config.json  manifest.json  episodes.parquet  curves.parquet  progress.csv  checkpoint/  figures/
     policy.safetensors  policy.json  memory.safetensors (SafeDSR: replay memory of its policies)
 
 Seeds and environments are columns of the tables. During training, tables are written in parts beside the checkpoints.

@@ -8,8 +8,6 @@ from safedsr.agents.registry import ALGORITHMS
 from safedsr.envs.grid.config import DEFAULT_BUDGET, GRID, GridConfig
 from safedsr.runs.config import TrainConfig, agent_for, terms_of
 
-FEW_CHANGES = 2  # maximum number of changed numbers that a label lists
-
 
 def label_of(config: Mapping[str, Any], budgets: Sequence[float], steps: int) -> str:
     """The algorithm, and in brackets its preset, changed settings, and kind of budget, precision, budget and steps.
@@ -20,7 +18,7 @@ def label_of(config: Mapping[str, Any], budgets: Sequence[float], steps: int) ->
     words = [preset] if preset else []
     words += [value for _, value in changes if isinstance(value, str)]
     numbers = [f"{name}={short(value)}" for name, value in changes if not isinstance(value, str)]
-    words += numbers if len(numbers) <= FEW_CHANGES else [f"{len(numbers)} settings changed"]
+    words += numbers
     if (terms := terms_of(config)).on_mean:
         words.append(terms.budget_kind)
     if (matmul := config["train"].get("matmul", TrainConfig.matmul)) != TrainConfig.matmul:

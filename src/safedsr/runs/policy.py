@@ -24,6 +24,7 @@ from safedsr.runs.folder import Run, read_manifest
 from safedsr.runs.format1 import upgrade_config, upgrade_names
 from safedsr.runs.job import Job, job_from_dict
 from safedsr.runs.metrics import best_place
+from safedsr.runs.shipped import folder_of
 from safedsr.types import PyTree, Trainer, Values
 
 FORMAT, READABLE = 2, (1, 2)
@@ -246,7 +247,7 @@ def environment_data(path: str | Path) -> dict[str, Any]:
 
 def _about(path: str | Path) -> tuple[Path, dict[str, Any]]:
     """The folder of a policy, and its policy.json."""
-    folder = Path(path)
+    folder = folder_of(path)
     if folder.name in ("policy.safetensors", "policy.json"):
         folder = folder.parent
     if not (folder / "policy.json").is_file():

@@ -36,7 +36,9 @@ class Result(NamedTuple):
     steps: int  # taken so far; fewer than planned in an unfinished run
     counts: dict[str, np.ndarray]  # [S] each: COUNTS, last cost NAME
     points: np.ndarray  # [T] environment steps: every 200, in packed folders every 2000
-    series: dict[str, np.ndarray]  # [S, T] each: reward, cost (sum of all), safe, goal; NaN before the first
+    series: dict[
+        str, np.ndarray
+    ]  # [S, T] each: reward, cost (sum), cost NAME if several, safe, goal; NaN before the first
     positions: np.ndarray | None  # [n, 2] in cells, the last steps of the best seed; a row of NaN after each episode
     config: Mapping[str, Any]  # of the run
     params: Mapping[str, Any]  # of the task, as in config.json
@@ -64,9 +66,9 @@ class Result(NamedTuple):
         return terms_of(self.config)
 
 
-def trend(result: Result, name: str) -> np.ndarray:
-    """A series as in the paper's figures: IQM over seeds at each point, then the mean over 20 000 steps."""
-    return smooth(result, result.middle[name] if result.middle else metrics.over_seeds(result.series[name]))
+def trend(result: Result, name: str, window: int = metrics.WINDOW) -> np.ndarray:
+    """A series as in the paper's figures: IQM over seeds at each point, then the mean over the last steps."""
+    return smooth(result, result.middle[name] if result.middle else metrics.over_seeds(result.series[name]), window)
 
 
 def smooth(result: Result, values: np.ndarray, window: int = metrics.WINDOW) -> np.ndarray:
@@ -109,6 +111,8 @@ def _result(run: Run, about: Mapping[str, Any], kept: Mapping[int, Episodes], st
         "safe": lambda e: metrics.safe(e, budgets),
         "goal": lambda e: e.success,
     }
+    if len(costs) > 1:
+        values |= {f"cost {name}": lambda e, j=j: e.cost[:, j] for j, name in enumerate(costs)}
     series = {
         name: np.stack([metrics.interpolate(e.end_step, value(e), steps) for e in episodes])
         for name, value in values.items()

@@ -126,7 +126,7 @@ def read_table(stem: Path) -> tuple[Columns, dict[str, str]] | None:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise UserError(f"{path} needs pyarrow to be read; pip install pyarrow") from None
+        raise UserError(f"{path} needs pyarrow to be read; pip install 'safedsr[parquet]'") from None
     try:
         content = pyarrow.parquet.read_table(path)
     except FileNotFoundError:

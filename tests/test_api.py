@@ -5,7 +5,7 @@ import inspect
 import re
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -26,9 +26,10 @@ from safedsr.envs import from_gymnasium
 from safedsr.errors import UserError
 from safedsr.export.portable import portable
 from safedsr.field.controller import Controller
-from safedsr.runs.advice import advice, notes_on, remarks_on
+from safedsr.runs.advice import advice, budgets_not_kept, notes_on, remarks_on
 from safedsr.runs.config import TrainConfig
 from safedsr.runs.job import Job, grid_job
+from safedsr.runs.metrics import Episodes
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 ROOT = Path(__file__).parent.parent
@@ -247,3 +248,19 @@ def test_the_command_says_it_at_the_start(tmp_path, capsys, monkeypatch):
     assert main(args) == 0
     shown = capsys.readouterr().err
     assert shown.startswith("warning: an epoch has 20,000 steps") and "\nnote: ppo-lag has OmniSafe's formulas" in shown
+
+
+def test_budgets_that_no_lam_kept_are_named(tmp_path):
+    """Made-up episodes: one task keeps its budget in all late episodes, the other in none; early ones do not count."""
+    job = tiny_job("safedsr-plus", "SCG", "SC.G", steps=1000)
+    cost = {0: np.array([9.0, 0.0, 0.0]), 1: np.array([0.0, 9.0, 9.0])}
+    ends, n = np.array([100, 900, 1000]), np.full(3, 2)
+
+    class Written:
+        @staticmethod
+        def by_seed(task):
+            return [Episodes(ends, n, n, cost[task][:, None], np.ones(3, bool))] * 2
+
+    (line,) = budgets_not_kept(job, cast(Any, Written))
+    assert job.tasks[1].title in line and "no λ tried keeps the budget; at the end 1.00 of the episodes" in line
+    assert not budgets_not_kept(tiny_job("safedqn", "SCG", "SC.G", steps=1000), cast(Any, Written))

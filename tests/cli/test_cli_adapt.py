@@ -88,6 +88,16 @@ def test_an_adaptation_from_memory_says_so(trained_plus, tmp_path, capsys):
     assert "takes steps in the environment" in capsys.readouterr().err
 
 
+def test_a_budget_that_no_lam_keeps_is_reported(trained_plus, write_map, tmp_path, capsys):
+    """The only way leads through the cost: no λ helps."""
+    costs = write_map("S.G\n\ncost all\n2 2 2\n", "all.txt")
+    args = ["adapt", str(trained_plus), "--costs", costs, "--level", "penalty", "--episodes", "50", "--out"]
+    assert main([*args, str(tmp_path / "out")]) == 0
+    assert (
+        "no λ tried keeps the budget often enough: the best share of episodes within it is" in capsys.readouterr().out
+    )
+
+
 def test_a_refusal_writes_nothing(run, costs, tmp_path, capsys):
     out = tmp_path / "adapted"
     args = ["adapt", str(run), "--costs", costs, "--budget", "0.5", "--episodes", "200", "--out", str(out)]

@@ -176,7 +176,7 @@ def _print_adapted(found: "Adapted", agent: Any, as_json: bool) -> None:
     )
     print(_explain(found.certificate))
     print(_verdict(found.certificate))
-    for line in (_unchanged(found, agent), _within_budget(found.certificate)):
+    for line in (_unchanged(found, agent), _within_budget(found.certificate), _not_kept(found)):
         if line:
             print(line)
 
@@ -200,6 +200,20 @@ def _within_budget(found: "Certificate") -> str | None:
     return (
         f"an episode may still meet costs, as long as their sum stays within the budget (mean {costs}), so a short way "
         "through costly states is allowed; to avoid them altogether, adapt with --budget 0"
+    )
+
+
+def _not_kept(found: "Adapted") -> str | None:
+    """Says that no λ keeps the budget often enough, if λ was searched."""
+    tried = [rung for rung in found.rungs if rung.level != "cost"]
+    if found.certificate.passed or not tried:
+        return None
+    kept = 1 - min(rung.certificate.violation.value for rung in tried)
+    best = max(rung.certificate.safe_goal_rate.value for rung in tried)
+    goal = f", and the best share that also reaches the goal is {best:.3f}" if found.certificate.terms.goals else ""
+    return (
+        f"no λ tried keeps the budget often enough: the best share of episodes within it is {kept:.3f}{goal}; a larger "
+        "budget, fewer random actions, or new steps in the environment (--level full) may help"
     )
 
 

@@ -106,13 +106,16 @@ def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
         from safedsr.cli.display import progress_bar
         from safedsr.engine.lanes import use_cores
         from safedsr.engine.train import train
-        from safedsr.runs.advice import advice
+        from safedsr.runs.advice import advice, budgets_not_kept
+        from safedsr.runs.folder import load_run
 
         for line in advice(job):
             print(line, file=sys.stderr)
         use_cores(job.lanes)
         with progress_bar(algorithm.name) as show:
             train(job, out, show=show)
+        for line in budgets_not_kept(job, load_run(out)):
+            print(f"note: {line}", file=sys.stderr)
         print(f"run folder: {out}")
 
     run.__doc__ = f"Train {algorithm.name}: {algorithm.about}."

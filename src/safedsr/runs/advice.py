@@ -1,9 +1,14 @@
-"""Remarks on a job before it is trained: settings that leave too few steps to learn, and fairer baselines."""
+"""Remarks on a job: settings that leave too few steps to learn, fairer baselines, budgets that were not kept."""
+
+import numpy as np
 
 from safedsr.agents.onpolicy.config import PRESETS, REPAIRABLE, REPAIRED, OnPolicyConfig
 from safedsr.core.exploration import epsilon_at
+from safedsr.runs.folder import Run
 from safedsr.runs.job import Job
+from safedsr.runs.metrics import LATE, iqm, within
 
+MANY = 3  # times the share of episodes that the rule of λ lets exceed the budget
 UPDATES = 3  # of a policy; a run with as few or fewer hardly learns
 
 
@@ -48,6 +53,25 @@ def notes_on(job: Job) -> list[str]:
 def advice(job: Job) -> list[str]:
     """All remarks, as lines for a terminal."""
     return [*(f"warning: {line}" for line in remarks_on(job)), *(f"note: {line}" for line in notes_on(job))]
+
+
+def budgets_not_kept(job: Job, run: Run) -> list[str]:
+    """Notes on tasks whose budget no λ kept: at the end, clearly more episodes exceed it than λ's rule aims at."""
+    tuning = getattr(job.agent, "multiplier", None)
+    if tuning is None or tuning.rule not in ("chance", "share"):
+        return []
+    found = []
+    for index, task in enumerate(job.tasks):
+        late = [one.cost[one.end_step > LATE * job.train.steps] for one in run.by_seed(index)]
+        kept = np.array([within(cost, task.budgets).mean() for cost in late if len(cost)])
+        if len(kept) and 1 - iqm(kept) > MANY * tuning.chance:
+            found.append(
+                f"{task.title}: no λ tried keeps the budget; at the end {1 - iqm(kept):.2f} of the episodes exceed it "
+                f"(IQM over seeds, ε = {job.agent.epsilon.epsilon_end:g}), and the best seed keeps it in "
+                f"{kept.max():.2f}. 'safedsr certify' tells how a policy does at the ε at which it will act; a larger "
+                "budget or fewer random actions may be needed"
+            )
+    return found
 
 
 def _times(count: int) -> str:

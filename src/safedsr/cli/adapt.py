@@ -233,6 +233,7 @@ def _write_weights(found: "Adapted", agent: Any, path: Path) -> None:
     from safedsr.export.files import weights_of
     from safedsr.runs import storage
 
+    storage.require_own(path, (b'"policy": "',))
     storage.write_json(path, weights_of(found.agent, agent, found.certificate, found.level))
 
 

@@ -153,7 +153,8 @@ def loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, sho
             pending["episodes"].append(episodes)
             curves = _curves(jax.device_get(losses), lam, stop, job)
             pending["curves"].append(curves)
-            log(_rows(episodes, curves, _since(began), job))
+            with _told(writer):
+                log(_rows(episodes, curves, _since(began), job))
             if program.keeps(stop):
                 pending["trajectories"].append(_trajectories(records, step, program))
             if show:

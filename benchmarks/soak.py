@@ -249,7 +249,7 @@ def small_disk(limit: Callable[[int], None]) -> Trial:
 
     def trial(soak: Soak, folder: Path) -> int:
         line = [*COMPILED, "--out", str(folder / "run"), "--resume"]
-        size = soak.luck.choice((2_000, 10_000, 20_000, 40_000))
+        size = soak.luck.choice((1_000, 3_000, 6_000, 9_000))
         code, told = soak.finish(line, preexec_fn=lambda: limit(size))
         assert code == 1 and told.startswith("safedsr: cannot write"), (code, told)
         code, told = soak.finish(line)

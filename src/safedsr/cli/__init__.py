@@ -141,10 +141,16 @@ def _warn(message: Warning | str, *about: object, **more: object) -> None:
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end a command as Ctrl-C does; a training saves first. An ignored SIGHUP (nohup) stays so."""
+    """SIGTERM and SIGHUP end a command at once; a training handles them itself. An ignored SIGHUP (nohup) stays so.
+
+    No exception is raised, because one in a callback of a library is lost. Files are complete or absent anyway.
+    """
 
     def end(signum: int, frame: object) -> None:
-        raise KeyboardInterrupt(f"ended by {signal.Signals(signum).name}")
+        shown_again = "\x1b[?25h" if sys.stderr.isatty() else ""  # the cursor, which a spinner hides
+        with contextlib.suppress(OSError):
+            os.write(2, f"{shown_again}safedsr: ended by {signal.Signals(signum).name}\n".encode())
+        os._exit(FAILED)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:

@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: demo test test-all check bench pretrained clean
+.PHONY: demo test test-all check bench pretrained soak clean
 
 demo: $(INSTALLED)
 	$(BIN)/safedsr demo --out demo
@@ -28,6 +28,10 @@ bench: $(INSTALLED)
 
 pretrained: $(INSTALLED)
 	$(BIN)/python scripts/make_pretrained.py
+
+# Faults on purpose (kill -9, full disks, two writers): some ten minutes, a table. docs/reliability.md
+soak: $(INSTALLED)
+	$(BIN)/python benchmarks/soak.py
 
 # One stamp for both commands: nothing is reinstalled until pyproject.toml changes.
 $(INSTALLED): pyproject.toml

@@ -98,7 +98,10 @@ def test_predict_has_the_signature_of_stable_baselines(agent):
     assert names == ["observation", "state", "episode_start", "deterministic"]
     action, state = agent.predict([0.1, 0.2])
     assert isinstance(action, np.ndarray) and action.shape == () and state is None and action == agent.act([0.1, 0.2])
-    many = np.random.default_rng(0).random((5, 2)).astype(np.float32)
+    places = agent.task.params
+    height, width = places.walls.shape
+    low = np.random.default_rng(0).random((5, 2)) * (width, height) / float(places.scale)
+    many = low.astype(np.float32)  # places on the map
     actions, _ = agent.predict(many, state=None, episode_start=np.ones(5, bool), deterministic=True)
     np.testing.assert_array_equal(actions, agent.act(many))
     assert agent.predict(many[:1])[0].shape == (1,)
@@ -136,7 +139,7 @@ def test_observations_may_have_the_shape_of_a_picture():
 
 def test_without_determinism_value_based_agents_explore_with_their_last_epsilon():
     agent = walker("right")
-    right = agent.act([0.1, 0.5])
+    right = agent.act([0.1, 0.1])
     actions, _ = agent.predict(np.full((4000, 2), 0.1), deterministic=False)
     share = np.mean(actions != right)
     epsilon = agent.job.agent.epsilon.epsilon_end

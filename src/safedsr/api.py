@@ -18,7 +18,7 @@ from safedsr.errors import UserError
 from safedsr.runs.advice import remarks_on
 from safedsr.runs.config import EPISODE, TrainConfig
 from safedsr.runs.job import Job, grid_job, tasks_for
-from safedsr.validation import require, with_settings
+from safedsr.validation import require, seed_numbers, with_settings
 
 
 def train(
@@ -46,7 +46,7 @@ def train(
     training = TrainConfig(**{name: value for name, value in settings.items() if name in known})
     own = {name: value for name, value in settings.items() if name not in known}
     agent = with_settings(find_algorithm(algorithm).settings(preset), own)
-    numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    numbers = seed_numbers(0, seeds) if isinstance(seeds, int) else tuple(seeds)
     if isinstance(environment, str | Path):
         if cost_args:
             raise UserError("cost_args are parameters of cost functions; a map has costs by name or file: costs=…")

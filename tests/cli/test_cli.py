@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from safedsr.agents.registry import ALGORITHMS
-from safedsr.cli import COMMANDS, UNREAD, main
+from safedsr.cli import COMMANDS, FAILED, main
 from safedsr.envs.grid.catalog import load_scene
 from safedsr.envs.grid.text import format_scene
 
@@ -158,13 +158,13 @@ def without_reader(*args: str, buffered: bool) -> subprocess.CompletedProcess[st
 def test_a_reader_may_leave_early(args, buffered):
     """As `safedsr algos | head` does: no complaint, and the code that a shell gives to whoever lost its reader."""
     found = without_reader(*args, buffered=buffered)
-    assert (found.returncode, found.stderr) == (UNREAD, "")
+    assert (found.returncode, found.stderr) == (FAILED, "")
 
 
 @pytest.mark.parametrize("buffered", [True, False])
 def test_a_reader_may_leave_a_table_early(buffered):
     found = without_reader("envs", buffered=buffered)
-    assert (found.returncode, found.stderr) == (UNREAD, "")
+    assert (found.returncode, found.stderr) == (FAILED, "")
 
 
 def test_a_reader_that_leaves_is_told_from_bad_input():

@@ -61,7 +61,7 @@ def test_stop_and_resume(capsys, monkeypatch, tmp_path, corridor_map, trained):
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
         stop_at(80, patch, out)
-        assert main(["train", "safedqn", "--out", str(out), "--layout", corridor_map, *TINY]) == 130
+        assert main(["train", "safedqn", "--out", str(out), "--layout", corridor_map, *TINY]) == 1
     printed = capsys.readouterr()
     assert printed.err == f"safedsr: stopped at step 80 of 160, all saved in {out}; go on with --resume\n"
     assert main(["train", "safedqn", "--out", str(out), "--resume"]) == 0
@@ -74,8 +74,11 @@ def test_stop_and_resume(capsys, monkeypatch, tmp_path, corridor_map, trained):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["safedqn", "--gamma", "0.5"], "--resume uses the settings saved in {run}; leave out --gamma"),
-        (["safedqn", "--steps=200", "--batch-size=9"], "leave out --batch-size"),
+        (["safedqn", "--gamma", "0.5"], "--gamma is 0.5 and the run in {run} has 0.99; leave --gamma out"),
+        (
+            ["safedqn", "--steps=200", "--batch-size=9"],
+            "--batch-size is 9 and the run in {run} has 8; leave --batch-size out",
+        ),
         (["safedsr"], "trains 'safedqn', not 'safedsr'; write: safedsr train safedqn --out {run} --resume"),
         (
             ["safedqn", "--steps", "80"],
@@ -100,13 +103,16 @@ def test_resume_does_not_contradict_its_run(capsys, trained, args, message):
         (["safedqn"], "layout 'one-room' has no costs and safedqn needs some; give --costs"),
         (["safedqn", "--costs", "dimond"], "did you mean 'diamond'?"),
         (["safedqn", "--costs", "diamond", "--budget", "1,2"], "budget is '1,2'; there are 1 costs"),
-        (["safedqn", "--costs", "diamond", "--seeds", "0"], "seeds is 0; train at least one"),
-        (["safedqn", "--costs", "diamond", "--first-seed", "-1"], "seeds is (-1,)"),
+        (["safedqn", "--costs", "diamond", "--seeds", "0"], "seeds is 0; give a number from 1 to 100000"),
+        (
+            ["safedqn", "--costs", "diamond", "--first-seed", "-1"],
+            "first_seed is -1; seeds are numbers from 0 to 2³² - 1",
+        ),
         (["safedqn", "--costs", "diamond", "--steps", "700"], "steps is 700"),
         (["safedqn", "--costs", "diamond", "--batch-size", "20000"], "buffer_size is 10000; it must hold a batch"),
         (["safedsr", "--costs", "diamond", "--freeze", "500"], "freeze is 500; φ trains from 15000 on"),
         (["dqn", "--costs", "diamond"], "dqn takes none"),
-        (["safedqn", "--resume"], "is not a run folder (no such folder)"),
+        (["safedqn", "--resume"], "layout 'one-room' has no costs"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_no_folder(capsys, tmp_path, args, message):
@@ -130,7 +136,8 @@ def test_a_training_that_breaks_down(capsys, monkeypatch, tmp_path, corridor_map
     assert line.startswith("safedsr: 'learner/q' is not finite at step 20, seed 1 in corridor, cost; ")
 
 
-def test_ctrl_c(tmp_path, corridor_map, trained):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_saves_and_ends(tmp_path, corridor_map, trained, number):
     trained("safedqn")  # compiles
     out = tmp_path / "run"
     args = ["train", "safedqn", "--out", str(out), "--layout", corridor_map, *TINY, "--steps", "1000000"]
@@ -138,10 +145,10 @@ def test_ctrl_c(tmp_path, corridor_map, trained):
     assert process.stderr is not None
     with process:
         assert process.stderr.readline().startswith("safedqn 20/1000000 ")
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         rest = process.stderr.read()
-    assert process.returncode == 130 and "Traceback" not in rest
-    assert "stopping after this chunk; Ctrl-C again stops at once\n" in rest
+    assert process.returncode == 1 and "Traceback" not in rest
+    assert "stopping after this chunk; a second Ctrl-C or signal stops at once\n" in rest
     assert "of 1000000, all saved in" in rest and list((out / "checkpoint").glob("state-*"))
 
 

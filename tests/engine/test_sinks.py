@@ -115,7 +115,7 @@ def test_a_missing_package_and_a_wrong_name_are_told_in_one_line(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"log is 'wandb', which needs .*: pip install 'safedsr\[wandb\]'"):
         check_sinks(("wandb",))
-    with pytest.raises(UserError, match=r"log is 'tensorbord'; possible: .*; did you mean 'tensorboard'\?"):
+    with pytest.raises(UserError, match=r"log\[0\] is 'tensorbord'; possible: .*; did you mean 'tensorboard'\?"):
         TrainConfig(log=("tensorbord",))  # type: ignore[arg-type]
 
 

@@ -393,7 +393,7 @@ def test_a_config_that_lacks_something(paused):
     config = storage.read_json(paused / "config.json")
     del config["seeds"]
     storage.write_json(paused / "config.json", config)
-    with pytest.raises(UserError, match="the job's configuration is incomplete or damaged: 'seeds'"):
+    with pytest.raises(UserError, match="the configuration lacks seeds"):
         resume(paused)
 
 

@@ -24,7 +24,7 @@ from safedsr.errors import UserError
         ({"low": (0, 0)}, r"low, high is \(\(0.0, 0.0\), None\); give both or neither"),
         ({"low": (0, 2), "high": (1, 1)}, r"low, high is \(2.0, 1.0\); each lower bound must be below its upper bound"),
         ({"reward_range": (1,)}, r"reward_range is \(1,\); give 2 finite numbers"),
-        ({"time_limit": 0}, "time_limit is 0; give at least 1, or None"),
+        ({"time_limit": 0}, "time_limit is 0; give at least 1 and at most 2147483647, or None"),
         ({"action_names": ("a",)}, r"action_names is \('a',\); give 3 names, or none"),
     ],
 )

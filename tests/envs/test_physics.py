@@ -193,7 +193,7 @@ def test_other_maps_and_costs_do_not_recompile():
         ("step_mean", 0.9, "0.675 … 1.125'; steps must lie in"),
         ("step_mean", 0.1, "-0.125 … 0.325'; steps must lie in"),
         ("step_mean", float("nan"), "step_mean is nan; give a finite number"),
-        ("time_limit", 0, "time_limit is 0; give at least 1 step"),
+        ("time_limit", 0, "time_limit is 0; give a number of steps from 1 to 16777216"),
     ],
 )
 def test_bad_settings(field, value, message):

@@ -19,7 +19,7 @@ from safedsr.runs.policy import save_policies
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 AGENTS = ("safedqn", "safedsr")
 SEEDS = (7, 2, 9)
-OBS = np.random.default_rng(0).random((6, 2)).astype(np.float32)
+OBS = (np.random.default_rng(0).random((6, 2)) * (1.0, 0.2)).astype(np.float32)  # places in the corridor
 LOAD = """
 import json, sys
 from safedsr.agent import load

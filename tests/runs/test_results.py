@@ -148,9 +148,9 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(tmp_path):
         "strange": "has run format 7",
         "broken": "config.json is damaged",
         "bare": "lacks train",
-        "idle": "is damaged: it lacks environment, tasks",
-        "odd": "is damaged: KeyError",
-        "older": "is damaged: KeyError",
+        "idle": "the configuration lacks environment, tasks",
+        "odd": "environment lacks name",
+        "older": "tasks[0] lacks budgets, costs, name",
         "cut": "episodes.parquet is damaged",
         "young": "has no finished episode",
     }.items():

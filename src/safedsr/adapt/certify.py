@@ -9,12 +9,11 @@ The certificate assumes that the simulator is right, that the policy is fixed an
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from safedsr.adapt.config import CertificateConfig
 from safedsr.adapt.costs import Costs, task_of
-from safedsr.engine.evaluate import Outcome, run_keys
+from safedsr.engine.evaluate import Outcome, episode_keys, run_keys
 from safedsr.envs.environment import Task
 from safedsr.envs.memory import Remembered
 from safedsr.runs.config import EPISODE, Terms
@@ -99,7 +98,7 @@ def certify_in(agent: TrainedPolicy, task: Task, config: CertificateConfig) -> C
     walks = isinstance(task.params, Remembered)
     config = replace(config, episodes=config.count(few=walks or bool(agent.job.environment.host)))
     assert config.episodes
-    keys = jax.random.split(jax.random.key(config.episode_seed), config.episodes)
+    keys = episode_keys(config.episode_seed, config.episodes, len(task.budgets))
     found: list[Outcome] = []
     safe = walked = 0
     while walked < config.episodes:

@@ -26,7 +26,7 @@ class CertificateConfig:
     """Seed of the episodes; it differs from the seed of the search for λ."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, large=("episodes",))
         require(self.episodes is None or self.episodes >= 2, "episodes", self.episodes, "give at least 2")
         require(0 < self.confidence < 1, "confidence", self.confidence, "give a share between 0 and 1")
         require(0 <= self.require < 1, "require", self.require, "give a share of at least 0 and below 1")

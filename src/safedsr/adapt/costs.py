@@ -19,7 +19,7 @@ from safedsr.errors import UserError
 from safedsr.runs.experience import FIT_STEPS, Experience, relabelled
 from safedsr.runs.policy import TrainedPolicy
 from safedsr.types import PyTree
-from safedsr.validation import parse_budgets
+from safedsr.validation import LARGEST, parse_budgets, require, shown
 
 
 class Samples(NamedTuple):
@@ -90,7 +90,8 @@ def task_of(agent: TrainedPolicy, costs: Costs | None, budget: Any = None) -> Ta
     if costs is None:
         return agent.task._replace(budgets=budgets_for(agent.task, len(agent.task.budgets), budget))
     if isinstance(costs, Task):
-        return costs if budget is None else costs._replace(budgets=parse_budgets(budget, len(costs.cost_names)))
+        count = len(costs.cost_names)
+        return costs._replace(budgets=parse_budgets(costs.budgets if budget is None else budget, count))
     if isinstance(costs, Mapping):
         costs = Arguments(costs)
     if isinstance(costs, Arguments):
@@ -145,7 +146,10 @@ def require_same_map(layout: Layout, scene: Scene) -> None:
 
 def call(function: Callable[[np.ndarray, np.ndarray], Any], x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The costs [J, *shape] that a cost function returns for positions of any shape."""
-    found = np.asarray(function(x, y), np.float64)
+    try:
+        found = np.asarray(function(x, y), np.float64)
+    except Exception as error:
+        raise UserError(f"the cost function raised {type(error).__name__}: {error}") from error
     layers = found[None] if found.shape == x.shape else found
     if layers.ndim != x.ndim + 1 or layers.shape[1:] != x.shape:
         raise UserError(
@@ -175,11 +179,21 @@ def fit_set(agent: TrainedPolicy, costs: Costs) -> FitSet:
     return FitSet(known, experience.gram, cost)
 
 
+def as_array(values: Any, name: str) -> np.ndarray:
+    """Numbers as an array of float64; raises unless they are finite."""
+    try:
+        found = np.asarray(values, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(f"{name} is {shown(values)}; give an array of numbers") from None
+    require(bool((np.abs(found) <= LARGEST).all()), name, values, "give finite numbers")
+    return found
+
+
 def check_samples(samples: Samples, agent: TrainedPolicy) -> Samples:
     """The samples as arrays [n, observations], [n] and [n, J]; on the grid, all of them must be on the map."""
     spec = agent.job.environment.spec
-    obs, action = np.asarray(samples.obs, np.float32), np.asarray(samples.action)
-    cost = np.asarray(samples.cost, np.float64)
+    obs, action = as_array(samples.obs, "obs").astype(np.float32), as_array(samples.action, "action")
+    cost = as_array(samples.cost, "cost")
     cost = cost[:, None] if cost.ndim == 1 else cost
     size = spec.observations
     if obs.ndim != 2 or obs.shape[1] != size or action.shape != obs.shape[:1] or cost.shape[:1] != obs.shape[:1]:
@@ -192,7 +206,7 @@ def check_samples(samples: Samples, agent: TrainedPolicy) -> Samples:
         raise UserError(f"actions are 0 … {spec.actions - 1}{names}; some labelled steps have others")
     if isinstance(agent.task.params, Layout):
         _require_on_map(obs, agent.task.params)
-    return Samples(obs, action, _check_cost(cost))
+    return Samples(obs, action.astype(np.int32), _check_cost(cost))
 
 
 def _require_on_map(obs: np.ndarray, layout: Layout) -> None:

@@ -9,7 +9,7 @@ from safedsr.adapt.costs import Costs, learner_of, task_of
 from safedsr.adapt.penalty import LADDER, lam_unit, with_lam
 from safedsr.engine.evaluate import run_episodes
 from safedsr.runs.policy import TrainedPolicy
-from safedsr.validation import require
+from safedsr.validation import parse_budgets, require
 
 
 class Point(NamedTuple):
@@ -41,7 +41,7 @@ def front(
 ) -> Front:
     """Simulate episodes for each λ (default: `LADDER` in its unit); each budget applies to every cost."""
     learner_of(agent)  # raises for agents that cannot act with another λ
-    task = task_of(agent, costs)
+    task, budgets = task_of(agent, costs), parse_budgets(tuple(budgets), len(budgets))
     if lams is None:
         lams = [value * float(lam_unit(agent, task).max(initial=0.0)) for value in LADDER]
     require(len(lams) >= 1 and min(lams) >= 0, "lams", list(lams), "give at least one, none below 0")

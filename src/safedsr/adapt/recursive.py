@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from safedsr.adapt.costs import Samples, check_samples, experience_of, learner_of
+from safedsr.adapt.costs import Samples, as_array, check_samples, experience_of, learner_of
 from safedsr.adapt.refit import filled_up, refit, regular
 from safedsr.runs.policy import AnyPolicy, TrainedPolicy
 from safedsr.validation import require
@@ -27,8 +27,8 @@ def update(agent: AnyPolicy, obs: Any, action: Any, cost: Any, forgetting: float
     """
     require(0 < forgetting <= 1, "forgetting", forgetting, "give a share above 0 and at most 1; 1 forgets nothing")
     experience, learner = experience_of(agent), learner_of(agent)
-    obs, count = np.atleast_2d(np.asarray(obs, np.float32)), len(agent.task.budgets)
-    labels = np.asarray(cost, np.float64)
+    obs, count = np.atleast_2d(as_array(obs, "obs")), len(agent.task.budgets)
+    labels = as_array(cost, "cost")
     require(labels.size == len(obs) * count, "cost", cost, f"give {count} per step, for {len(obs)} steps")
     samples = check_samples(Samples(obs, np.atleast_1d(action), labels.reshape(len(obs), count)), agent)
     r = agent.recursion or _begin(agent)

@@ -2,17 +2,24 @@
 
 Environments: 2-D maps (safedsr envs),
 Gymnasium and gymnax (--env ID).
+
+Exit codes: 0 done; 1 failed or cut short;
+2 wrong input (nothing was started).
 """
 
+import contextlib
 import importlib
+import io
 import os
+import signal
 import sys
 import warnings
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from safedsr.cli.overview import print_overview
 from safedsr.engine.compiled import keep_compiled
-from safedsr.errors import EnvironmentFailed, Refusal, UserError, unknown
+from safedsr.errors import DiskError, EnvironmentFailed, Refusal, UserError, one_line, unknown
 
 
 class Command(NamedTuple):
@@ -63,22 +70,27 @@ COMMANDS = {
 }
 
 
-UNREAD = 141  # exit code of shells for a program whose output is no longer read
+DONE, FAILED, WRONG = 0, 1, 2  # exit codes
 
 
 def main(args: list[str] | None = None) -> int:
     """Run a command.
 
-    Exit codes: 0 done, 1 training or check failed, 2 wrong input (one line), 130 interrupted, 141 the output is not
-    read.
+    Exit codes: 0 done; 1 failed or cut short (disk, environment, memory, values that are not finite, a certificate
+    that is not given, a signal, output that nobody reads); 2 wrong input. The reason is one line on standard error.
     """
-    code = 0
+    code = DONE
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal may lack letters that a name has
     try:
         code = _main(sys.argv[1:] if args is None else args)
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python prints an error at exit
-        code = code or UNREAD
+        code = code or FAILED
+    except OSError as error:  # standard output is a file on a full disk
+        code = _say(f"cannot write the output: {error.strerror}", FAILED)
     return code
 
 
@@ -88,30 +100,70 @@ def _main(args: list[str]) -> int:
         print_overview(
             "safedsr COMMAND", "…", __doc__.strip(), {name: command.about for name, command in COMMANDS.items()}
         )
-        return 0 if args else 2
+        return DONE if args else WRONG
     keep_compiled()
     warnings.showwarning = _warn
     try:
-        _run(*args)
+        with _ended_by_signals():
+            _run(*args)
     except BrokenPipeError:
         raise
-    except (UserError, OSError) as error:
-        print(f"safedsr: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    except (EnvironmentFailed, FloatingPointError, Refusal) as error:
-        print(f"safedsr: {' '.join(str(error).split())}", file=sys.stderr)
-        return 1
+    except UserError as error:
+        return _say(error, WRONG)
+    except (DiskError, EnvironmentFailed, FloatingPointError, Refusal) as error:
+        return _say(error, FAILED)
+    except OSError as error:
+        return _say(f"{error.filename or 'a file'}: {error.strerror or error}", FAILED)
+    except MemoryError as error:
+        return _say(f"out of memory: {error}; ask for less", FAILED)
+    except RuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):  # what JAX says if a device has no memory left
+            raise
+        return _say(f"out of memory: {error}; ask for less", FAILED)
     except KeyboardInterrupt as stop:
-        print(f"safedsr: {stop or 'interrupted'}", file=sys.stderr)
-        return 130
-    except SystemExit as end:  # --help, or an unknown flag
-        return end.code if isinstance(end.code, int) else 2
-    return 0
+        return _say(stop or "interrupted", FAILED)
+    except SystemExit as end:  # --help
+        return end.code if isinstance(end.code, int) else WRONG
+    return DONE
+
+
+def _say(message: object, code: int) -> int:
+    """Print the reason of an exit code as one line."""
+    with contextlib.suppress(OSError):  # nobody reads it
+        print(f"safedsr: {one_line(message)}", file=sys.stderr)
+    return code
 
 
 def _warn(message: Warning | str, *about: object, **more: object) -> None:
     """Print a warning as one line."""
-    print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
+    print(f"warning: {one_line(message)}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP end a command at once; a training handles them itself. An ignored SIGHUP (nohup) stays so.
+
+    No exception is raised, because one in a callback of a library is lost. Files are complete or absent anyway.
+    """
+
+    def end(signum: int, frame: object) -> None:
+        shown_again = "\x1b[?25h" if sys.stderr.isatty() else ""  # the cursor, which a spinner hides
+        with contextlib.suppress(OSError):
+            os.write(2, f"{shown_again}safedsr: ended by {signal.Signals(signum).name}\n".encode())
+        os._exit(FAILED)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        for number, handler in before.items():
+            if number != signal.SIGHUP or handler != signal.SIG_IGN:
+                signal.signal(number, end)
+    except ValueError:  # only the main thread can handle signals
+        before = {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
 
 
 def _run(name: str, *args: str) -> None:
@@ -125,6 +177,6 @@ def _run(name: str, *args: str) -> None:
 
         adaptation_command(list(args[1:]))
     else:
-        import tyro
+        from safedsr.cli.parse import run_command
 
-        tyro.cli(getattr(module, name), prog=f"safedsr {name}", args=args)
+        run_command(getattr(module, name), f"safedsr {name}", args)

@@ -19,6 +19,7 @@ Budget = Annotated[str | None, tyro.conf.arg(help="New cost budgets; those of th
 Seed = Annotated[int | None, tyro.conf.arg(help="Seed of the policy; the best one if not given.")]
 TaskNumber = Annotated[int, tyro.conf.arg(help=TASK_HELP)]
 USUAL = CertificateConfig()
+SAVED_FIRST = ("certificate.json", "before-after.png", "leverage.png", "policy.safetensors", "memory.safetensors")
 REQUIRE_HELP = "Save only if at least this share of episodes is certified safe."
 MEMORY_HELP = (
     "Use no environment at all: search λ and certify on walks through the replay memory. Such a certificate is weaker, "
@@ -126,12 +127,19 @@ def _require_place(out: Path | None, weights_out: Path | None, level: str) -> No
         raise UserError(
             "nowhere to write; add --out DIR for the policy, or --weights-out FILE.json for its weights alone"
         )
-    if out and out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out and out.exists() and not _unfinished(out):
         raise UserError(f"{out} is not an empty folder; choose another --out")
     if weights_out and level not in WEIGHT_LEVELS:
         raise UserError(f"level is '{level}'; with --weights-out, give --level cost or penalty: others change M")
     if weights_out and not weights_out.absolute().parent.is_dir():
         raise UserError(f"there is no folder '{weights_out.absolute().parent}'; make it first")
+
+
+def _unfinished(out: Path) -> bool:
+    """Whether a folder is empty, or holds only what an adaptation left that was killed while it saved."""
+    from safedsr.runs import storage
+
+    return out.is_dir() and all(e.name in SAVED_FIRST or storage.TEMPORARY.fullmatch(e.name) for e in out.iterdir())
 
 
 def _needed_level(
@@ -229,7 +237,7 @@ def _write(found: "Adapted", agent: Any, run: Path, out: Path) -> None:
     from safedsr.figures.adapted import draw_adapted
     from safedsr.runs import storage
 
-    out.mkdir(parents=True, exist_ok=True)
+    storage.make_folder(out)
     storage.write_json(out / "certificate.json", {"from": run.name, "seed": agent.seed, **_as_dict(found)})
     draw_adapted(agent, found, out)
     found.agent.save(out)
@@ -239,6 +247,7 @@ def _write_weights(found: "Adapted", agent: Any, path: Path) -> None:
     from safedsr.export.files import weights_of
     from safedsr.runs import storage
 
+    storage.require_own(path, (b'"policy": "',))
     storage.write_json(path, weights_of(found.agent, agent, found.certificate, found.level))
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 import tyro
 
+from safedsr.cli.parse import run_command
 from safedsr.core.config import Matmul
 from safedsr.errors import UserError
 
@@ -29,7 +30,7 @@ Parts = Annotated[tuple[str, ...], tyro.conf.arg(help=PARTS_HELP + f"or {', '.jo
 
 def adaptation_command(args: list[str]) -> None:
     """Parse and run the command."""
-    tyro.cli(adaptation, prog="safedsr reproduce adaptation", args=args)
+    run_command(adaptation, "safedsr reproduce adaptation", args)
 
 
 def adaptation(

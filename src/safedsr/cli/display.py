@@ -31,7 +31,8 @@ def _terminal_jobs(title: str, done: float) -> Iterator[ShowJob]:
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[status]}"))
+    status = TextColumn("{task.fields[status]}", markup=False)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), status)
     clock = _Clock()
     with Bar(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bar:
         task = bar.add_task(title, total=1000, completed=round(1000 * done), status="compiling")
@@ -62,10 +63,10 @@ def _terminal_bar(title: str) -> Iterator[Callable[[Progress], None]]:
     from rich.progress import Progress as Bar
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),  # the total is not known before the first chunk
-        TextColumn("{task.fields[status]}"),
+        TextColumn("{task.fields[status]}", markup=False),
         TimeElapsedColumn(),
         TextColumn("ETA"),
         TimeRemainingColumn(),

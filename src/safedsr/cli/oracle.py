@@ -40,8 +40,9 @@ def oracle(
 
     scene = load_scene(layout, costs)
     budgets = parse_budgets(budget, len(scene.cost_names))
-    from safedsr.envs.grid.oracle import find_oracle, oracle_paths
+    from safedsr.envs.grid.oracle import check_room, find_oracle, oracle_paths
 
+    check_room(scene.layout, config)
     rewards = None if rewards_of is None else _expected(rewards_of, rewards_seed, scene.layout, config.subcells)
     with busy(f"planning and simulating {scene.name}", quiet=as_json):
         found = find_oracle(scene.layout, budgets, schedule, config, grid, rewards)

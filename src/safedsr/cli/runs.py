@@ -12,16 +12,18 @@ from safedsr.cli.environments import (
     EnvFlags,
     cost_args,
     costs_from,
-    environment_in,
     environment_of,
     require_map,
     trained_in,
 )
 from safedsr.cli.overview import print_overview
+from safedsr.cli.parse import run_command
+from safedsr.cli.resume import Asked, continue_run, given_flags
 from safedsr.cli.terminal import CostNames, Json, busy, print_json, print_table
 from safedsr.envs.grid.config import GridConfig
 from safedsr.errors import UserError
 from safedsr.runs.config import EPISODE, TrainConfig
+from safedsr.validation import seed_numbers
 
 if TYPE_CHECKING:
     from safedsr.engine.evaluate import Evaluation
@@ -55,7 +57,7 @@ def train_command(args: list[str]) -> None:
         abouts = {name: algorithm.about for name, algorithm in ALGORITHMS.items()}
         return print_overview("safedsr train ALGORITHM", "--out DIR …", "Train an agent.", abouts)
     algorithm = find_algorithm(name)
-    tyro.cli(_train_function(algorithm, rest), prog=f"safedsr train {name}", args=rest)
+    run_command(_train_function(algorithm, rest), f"safedsr train {name}", rest)
 
 
 def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
@@ -80,25 +82,30 @@ def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
             Literal[names],  # pyright: ignore[reportInvalidTypeForm]
             tyro.conf.arg(help=preset_help(names)),
         ] = names[0],
-        resume: Annotated[bool, tyro.conf.arg(help="Continue the run in the folder --out.")] = False,
+        resume: Annotated[
+            bool, tyro.conf.arg(help="Continue the run in the folder --out; start it if there is none yet.")
+        ] = False,
         agent: Annotated[config, tyro.conf.arg(name="")] = default,  # pyright: ignore[reportInvalidTypeForm]
         grid: Annotated[GridConfig, tyro.conf.arg(name="")] = GridConfig(),
         training: Annotated[TrainConfig, tyro.conf.arg(name="")] = TrainConfig(),
         where: Annotated[EnvFlags, tyro.conf.arg(name="")] = EnvFlags(),
     ) -> None:
-        if resume:
-            return _resume(out, algorithm.name, training, where, args)
+        from safedsr.runs.folder import is_new
+
+        if resume and not is_new(out):
+            own = Asked(algorithm.name, agent, grid, layout, costs, budget, budget_kind, seeds, first_seed)
+            return continue_run(out, own, training, where, args)
         from safedsr.runs.job import Job, grid_job, tasks_for
 
-        numbers = range(first_seed, first_seed + seeds)
+        numbers = seed_numbers(first_seed, seeds)
         if where.env:
             _require_no_map(args, where.env)
             from safedsr.envs.environment import make_task
 
-            limit = grid.time_limit if _given(args, "time_limit") else None
+            limit = grid.time_limit if "time_limit" in given_flags(args) else None
             environment = trained_in(where, limit, costless=algorithm.costless)
             task = make_task(environment, budget, cost_args(where))
-            job = Job(algorithm.name, (task,), tuple(numbers), agent, environment, training, budget_kind)
+            job = Job(algorithm.name, (task,), numbers, agent, environment, training, budget_kind)
         else:
             require_map(where, "no --env given")
             tasks = tasks_for(algorithm.name, layout, costs, budget)
@@ -125,14 +132,9 @@ def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
 def _require_no_map(args: list[str], env: str) -> None:
     """Raise if a flag of maps is given together with another environment."""
     for flag in ("layout", "costs", *GridConfig.__dataclass_fields__):
-        if flag != "time_limit" and _given(args, flag):
+        if flag != "time_limit" and flag in given_flags(args):
             name = f"--{flag.replace('_', '-')}"
             raise UserError(f"{name} is for maps, not for '{env}'; leave it out (costs: --cost-fn, --cost-entries)")
-
-
-def _given(args: list[str], flag: str) -> bool:
-    """Whether a flag is given."""
-    return any(arg.partition("=")[0].replace("-", "_") == f"__{flag}" for arg in args)
 
 
 def _flag(args: list[str], name: str) -> str | None:
@@ -140,34 +142,6 @@ def _flag(args: list[str], name: str) -> str | None:
     joined = [arg.partition("=")[2] for arg in args if arg.startswith(f"{name}=")]
     apart = [value for arg, value in pairwise(args) if arg == name]
     return next(iter(joined + apart), None)
-
-
-def _resume(out: Path, algorithm: str, training: TrainConfig, where: EnvFlags, args: list[str]) -> None:
-    """Continue a run. Only the settings of `TrainConfig` (steps, saving, precision) may change."""
-    from safedsr.runs.folder import load_config
-
-    config = load_config(out)
-    trained = config["algorithm"]
-    if trained != algorithm:
-        raise UserError(
-            f"the run in {out} trains '{trained}', not '{algorithm}'; "
-            f"write: safedsr train {trained} --out {out} --resume"
-        )
-    given = {arg.partition("=")[0][2:].replace("-", "_") for arg in args if arg.startswith("--")} - {"out", "resume"}
-    changes = {name: getattr(training, name) for name in given if name in TrainConfig.__dataclass_fields__}
-    if others := sorted(given - set(changes) - set(EnvFlags.__dataclass_fields__)):
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
-        raise UserError(f"--resume uses the settings saved in {out}; leave out {names}")
-    from safedsr.cli.display import progress_bar
-    from safedsr.engine.lanes import use_cores
-    from safedsr.engine.train import resume
-    from safedsr.runs.job import job_from_dict
-
-    environment = environment_in(config["environment"], where, str(out))
-    use_cores(job_from_dict(config, environment).lanes)
-    with progress_bar(algorithm) as show:
-        resume(out, changes, show=show, environment=environment, cost_args=cost_args(where))
-    print(f"run folder: {out}")
 
 
 def evaluate(

@@ -6,7 +6,15 @@ from typing import Literal
 
 from safedsr.validation import check_fields, require
 
+LATEST = 2_000_000_000  # step at which the clock of a compiled program stops; schedules have ended by then
 Matmul = Literal["float32", "tensorfloat32", "tensorfloat32x3"]
+
+
+def check_latest(config: object, *names: str) -> None:
+    """Raise if one of these steps of a schedule is later than the clock of a compiled program goes."""
+    for name in names:
+        step = getattr(config, name)
+        require(step is None or step <= LATEST, name, step, f"give a step of at most {LATEST}")
 
 
 @dataclass(frozen=True)
@@ -26,6 +34,7 @@ class EpsilonSchedule:
         check_fields(self)
         for name in ("epsilon_start", "epsilon_end"):
             require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "give a share between 0 and 1")
+        check_latest(self, "epsilon_from", "epsilon_to")
         if self.epsilon_from is None or self.epsilon_to is None:
             return
         require(
@@ -43,7 +52,7 @@ class EpsilonSchedule:
 
     def over(self, steps: int) -> "EpsilonSchedule":
         """The schedule of a run of that many steps."""
-        end = steps // 5 if self.epsilon_to is None else self.epsilon_to
+        end = min(steps // 5, LATEST) if self.epsilon_to is None else self.epsilon_to
         begin = min(steps // 25, end) if self.epsilon_from is None else self.epsilon_from
         return replace(self, epsilon_from=begin, epsilon_to=end)
 
@@ -84,6 +93,7 @@ class MultiplierConfig:
     def __post_init__(self) -> None:
         check_fields(self)
         start = self.penalty_start
+        check_latest(self, "penalty_start")
         require(start is None or start >= 0, "penalty_start", start, "give a step of at least 0")
         for name in ("lam_start", "lam_lr", "lam_step", "pid_kp", "pid_ki", "pid_kd"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "give a value of at least 0")
@@ -99,7 +109,7 @@ class MultiplierConfig:
 
     def over(self, steps: int) -> "MultiplierConfig":
         """The settings in a run of that many steps."""
-        return self if self.penalty_start is not None else replace(self, penalty_start=steps // 5)
+        return self if self.penalty_start is not None else replace(self, penalty_start=min(steps // 5, LATEST))
 
 
 def for_mean(given: MultiplierConfig, usual: Collection[MultiplierConfig]) -> MultiplierConfig:

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jax import Array
 
 SMALLEST_STD, LARGEST = 0.01, 5.0
+HIGH = 2**30  # a count stays here, so that no int32 overflows
 
 
 class Running(NamedTuple):
@@ -23,7 +24,7 @@ def init(shape: tuple[int, ...]) -> Running:
 
 def push(running: Running, x: Array) -> Running:
     """Statistics with one more sample."""
-    count = running.count + 1
+    count = jnp.minimum(running.count, HIGH) + 1
     away = x - running.mean
     mean = running.mean + away / count
     return Running(mean, running.squares + away * (x - mean), count)

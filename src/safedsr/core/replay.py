@@ -10,7 +10,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
+from safedsr.core.normalizer import HIGH
 from safedsr.types import Record, Transition
 
 SUCCESS, FIRST = 3.0, 6.0  # added to `terminated` (0, 1 or JOINED), so that these flags need no columns of their own
@@ -98,6 +100,12 @@ def add(ring: Array, rows: Array, count: Array) -> Array:
     return jax.lax.dynamic_update_slice_in_dim(ring, rows, count % len(ring), 0)
 
 
+def counted(count: Array, new: ArrayLike, capacity: int) -> Array:
+    """The count after new rows of a ring. After a billion rows it starts again at a full ring: no int32 overflows."""
+    total, turns = count + new, HIGH // capacity * capacity
+    return jnp.where(total >= turns + capacity, total - turns, total)
+
+
 def choose(key: Array, filled: Array, shape: tuple[int, ...]) -> Array:
     """Indices of rows in the ring, drawn uniformly with replacement from the first `filled` rows."""
     return jax.random.randint(key, shape, 0, filled)
@@ -163,7 +171,7 @@ def store(key: Array, reservoir: Reservoir, rows: Array, bins: Array) -> Reservo
         order = jnp.arange(len(rows))
         last = jnp.full((count, size), -1).at[where, slot].max(order, mode="drop")
         slot = jnp.where(last.at[where, slot].get(mode="fill", fill_value=-1) == order, slot, size)
-        return kept.at[where, slot].set(rows, mode="drop"), counts[-1]
+        return kept.at[where, slot].set(rows, mode="drop"), jnp.minimum(counts[-1], HIGH)
 
     luck = jax.random.uniform(key, bins.shape)
     kept, seen = jax.vmap(offer)(reservoir.rows, reservoir.seen, bins, luck)

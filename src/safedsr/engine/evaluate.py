@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from safedsr.core.capacity import fitting, free_memory, require_room
 from safedsr.core.exploration import epsilon_greedy
 from safedsr.engine.outcome import Outcome
 from safedsr.envs import episode as episodes_of
@@ -18,8 +19,9 @@ from safedsr.runs.config import Terms
 from safedsr.runs.metrics import within
 from safedsr.runs.policy import TrainedPolicy, with_costs
 from safedsr.types import PyTree
-from safedsr.validation import require
+from safedsr.validation import MOST, check_epsilon, require
 
+EPISODE_BYTES = 64  # of the key and the results of an episode, on the device and on the host
 WALKERS = 64  # parallel episodes: efficient matrix products, and few idle places at the end
 
 
@@ -74,9 +76,17 @@ def evaluate(
 
 def run_episodes(agent: TrainedPolicy, task: Task, episodes: int, epsilon: float = 0.0, seed: int = 0) -> Outcome:
     """Run whole episodes; each has its own random key, so its outcome does not depend on the other episodes."""
+    check_epsilon(epsilon)
+    return run_keys(agent, task, episode_keys(seed, episodes, len(task.budgets)), epsilon)
+
+
+def episode_keys(seed: int, episodes: int, costs: int) -> Array:
+    """A random key for each episode, if the results of so many episodes fit into memory."""
     require(episodes >= 2, "episodes", episodes, "give at least 2, for an interval")
-    require(0 <= epsilon <= 1, "epsilon", epsilon, "give a share between 0 and 1")
-    return run_keys(agent, task, jax.random.split(jax.random.key(seed), episodes), epsilon)
+    need, free = episodes * (EPISODE_BYTES + 16 * costs), free_memory()
+    require_room(f"{episodes} episodes", need, free, f"simulate at most about {fitting(episodes, need, free)}")
+    require(episodes <= MOST, "episodes", episodes, f"give at most {MOST}")
+    return jax.random.split(jax.random.key(seed), episodes)
 
 
 def run_keys(agent: TrainedPolicy, task: Task, keys: Array, epsilon: float = 0.0) -> Outcome:

@@ -18,7 +18,7 @@ from safedsr.core.precision import precision
 from safedsr.engine.host_steps import Functions
 from safedsr.engine.lanes import cores
 from safedsr.engine.loop import Lane
-from safedsr.engine.program import Program
+from safedsr.engine.program import Program, clock
 from safedsr.envs.copies import Copies, Host, Rows
 from safedsr.errors import EnvironmentFailed, UserError
 from safedsr.runs.job import Job
@@ -258,13 +258,13 @@ class Part:
     def plan(self, now: int, start: np.ndarray | None) -> None:
         """Begin a block of steps at the observations `start`, or at those after the last block."""
         self.obs = self.obs if start is None else start
-        moved, self.luck, self.choice = self.functions.plan(self.boxes, self.obs, np.int32(now))
+        moved, self.luck, self.choice = self.functions.plan(self.boxes, self.obs, clock(now))
         self.boxes[: len(moved)] = moved
 
     def observe(self, rows: np.ndarray, now: int, turn: int, *, ahead: bool) -> None:
         """Observe a step of all copies and choose the next actions, after the last step of a block only if `ahead`."""
         functions, last = self.functions, turn == self.functions.turns - 1
-        at = np.array((now + turn * functions.copies, turn), np.int32)
+        at = np.array((clock(now + turn * functions.copies), turn), np.int32)
         found = functions.turn(
             self.boxes, self.obs, self.choice, rows, self.luck, self.aim, at,
             phase=self.phase, last=last, ahead=last and ahead,
@@ -280,7 +280,7 @@ class Part:
         changing = [self.boxes[n] for n in numbers]
         fixed = [box for n, box in enumerate(self.boxes) if n not in numbers]
         changed, self.cache, self.sums = functions.digest(
-            changing, fixed, self.cache, self.sums, tuple(self.kept), self.params, self.aim, np.int32(now),
+            changing, fixed, self.cache, self.sums, tuple(self.kept), self.params, self.aim, clock(now),
             phase=self.phase, numbers=numbers,
         )  # fmt: skip
         for n, box in zip(numbers, changed, strict=True):

@@ -9,17 +9,24 @@ import numpy as np
 from jax import Array
 
 from safedsr.agents.registry import make_trainer
+from safedsr.core.capacity import fitting, free_memory, in_gib, largest_part, require_room
+from safedsr.core.config import LATEST
 from safedsr.core.precision import precision
 from safedsr.engine import loop
 from safedsr.engine.lanes import LANE, SEED, SHARED, TASK, lane_mesh, over_lanes
 from safedsr.envs.environment import check_environment
-from safedsr.errors import UserError
 from safedsr.runs.arrays import leaf_names
 from safedsr.runs.job import Job, aim_of
 from safedsr.types import PyTree, Record, Trainer
 
 WORKING_COPIES = 3  # of the state: input, output and intermediate values
 CACHE_COPIES = 2  # of the values cached during a phase
+MANY_GROUPS = 10_000  # cells of a map from which its size is worth a word
+
+
+def clock(step: int) -> np.int32:
+    """A step for a compiled program: the clock stops when every schedule has ended, so that no int32 overflows."""
+    return np.int32(min(step, LATEST))
 
 
 class Program:
@@ -76,7 +83,7 @@ class Program:
         phase, _ = self.trainer.phase_at(step)
         periods = count // self.trainer.period
         with precision(self.job.train.matmul):
-            return self._advance(state, self.params, self.aim, jnp.int32(step), phase=phase, periods=periods)
+            return self._advance(state, self.params, self.aim, clock(step), phase=phase, periods=periods)
 
     def next_stop(self, step: int) -> int:
         """End of the chunk that starts at `step`: a multiple of the chunk length, or the end of the phase or job."""
@@ -106,16 +113,34 @@ class Program:
         share = self._mesh.size / self.job.lanes if one_by_one else 1.0
         return WORKING_COPIES * _bytes(state) + CACHE_COPIES * share * cached
 
+    def prices(self) -> dict[str, float]:
+        """Approximate bytes of the job by the settings that they grow with."""
+        job, codec, agent = self.job, self.job.environment.spec.codec, self.job.agent
+        batches = getattr(agent, "update_steps", 1) * getattr(agent, "batch_size", 0)
+        return {
+            "buffer_size, the networks or the map": self.bytes_needed(),
+            "chunk": WORKING_COPIES * 4.0 * job.lanes * job.chunk * codec.record_width,
+            "steps_per_epoch or train_every": 4.0 * job.lanes * self.trainer.block * (codec.width + codec.record_width),
+            "update_steps or batch_size": 4.0 * self._mesh.size * batches * codec.width,
+            "trajectories": 24.0 * job.lanes * job.train.trajectories,
+        }
+
     def check_memory(self) -> None:
         """Raise if the job needs more memory than the devices have free."""
-        need, free = self.bytes_needed(), _free_memory(self._mesh.size)
-        if free is not None and need > free:
-            fit = int(self.job.lanes * free / need) // len(self.job.tasks)
-            cure = f"train about {fit} seeds at a time, or lower buffer_size" if fit else "lower buffer_size"
-            raise UserError(
-                f"{len(self.job.seeds)} seeds in {len(self.job.tasks)} tasks need about "
-                f"{need / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are free; {cure}"
+        prices, free = self.prices(), _free_memory(self._mesh.size)
+        need, most, job = sum(prices.values()), largest_part(prices), self.job
+        fit = fitting(job.lanes, need, free) // len(job.tasks)
+        cure = f"lower {most} ({in_gib(prices[most])} GiB)"
+        if most in ("chunk", "trajectories"):
+            asked = job.chunk if most == "chunk" else job.train.trajectories
+            cure = f"lower {most}: about {fitting(asked, need, free)} fits"
+        elif job.environment.groups and (cells := job.environment.groups.count(job.tasks[0].params)) > MANY_GROUPS:
+            cure = (
+                f"the map has {cells} cells, about {fitting(cells, need, free)} fit: train on a smaller map, or {cure}"
             )
+        if fit:
+            cure = f"train about {fit} seeds at a time, or {cure}"
+        require_room(f"{len(job.seeds)} seeds in {len(job.tasks)} tasks", need, free, cure)
 
 
 def _bytes(tree: PyTree) -> int:
@@ -136,8 +161,4 @@ def _free_memory(devices: int) -> int | None:
     if device.platform != "cpu":
         limit = (device.memory_stats() or {}).get("bytes_limit")
         return limit and limit * devices
-    try:
-        with open("/proc/meminfo") as file:
-            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        return None
+    return free_memory()

@@ -8,7 +8,7 @@ import dataclasses
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -23,19 +23,20 @@ from safedsr.engine.progress import Progress, Show
 from safedsr.engine.relabel import relabel_memory
 from safedsr.engine.sinks import check_sinks, open_sinks
 from safedsr.envs.chosen import same_costs
-from safedsr.envs.environment import Environment, with_cost_args
-from safedsr.errors import EnvironmentFailed, UserError
+from safedsr.envs.environment import Environment, Task, with_cost_args
+from safedsr.errors import DiskError, EnvironmentFailed, UserError
 from safedsr.runs import folder as runs
 from safedsr.runs.arrays import from_arrays, to_arrays
 from safedsr.runs.job import Job, job_from_dict
 from safedsr.runs.metrics import Episodes, within
 from safedsr.runs.policy import save_policies
 from safedsr.runs.progress import Row, outcome
-from safedsr.runs.storage import Columns, concatenate
+from safedsr.runs.storage import Columns, concatenate, disk
 from safedsr.types import PyTree, Record
 from safedsr.validation import first_difference
 
 RESTARTS = "episodes_restarted_at_steps"  # entry of the manifest, for environments on the host
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOP_FILE = "stop"  # a file of this name in the run folder stops training after the chunk
 
 
@@ -83,9 +84,9 @@ def resume(
             names = job.environment.cost_names
             job = dataclasses.replace(job, tasks=tuple(t._replace(cost_names=names) for t in job.tasks))
         if cost_args:
-            job = dataclasses.replace(
-                job, tasks=tuple(with_cost_args(job.environment, t, cost_args) for t in job.tasks)
-            )
+            tasks = tuple(with_cost_args(job.environment, t, cost_args) for t in job.tasks)
+            cost_args = {} if _equal(tasks, job.tasks) else cost_args  # the same parameters again change nothing
+            job = dataclasses.replace(job, tasks=tasks if cost_args else job.tasks)
         if changes:
             job = dataclasses.replace(job, train=dataclasses.replace(job.train, **changes))
             job.agent.check_steps(job.train.steps, job.algorithm)
@@ -104,12 +105,19 @@ def resume(
             raise UserError(f"{out} has {step} steps already; steps is {job.train.steps}: give more steps")
         if first_difference(job.to_dict(), config):
             writer.write_json("config.json", job.to_dict())
-        (Path(out) / STOP_FILE).unlink(missing_ok=True)
+        with disk(Path(out)):
+            (Path(out) / STOP_FILE).unlink(missing_ok=True)
         if job.environment.host and step:
             writer.note(RESTARTS, step)
         with contextlib.closing(program):
             loop(program, writer, state, step, show)
     return Path(out)
+
+
+def _equal(one: Sequence[Task], other: Sequence[Task]) -> bool:
+    """Whether tasks have equal parameters."""
+    pairs = [map(jax.tree.leaves, (a.params, b.params)) for a, b in zip(one, other, strict=True)]
+    return all(len(a) == len(b) and all(map(np.array_equal, a, b)) for a, b in pairs)
 
 
 def require_same(expect: Job, config: dict[str, Any], out: str | Path) -> None:
@@ -145,7 +153,8 @@ def loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, sho
             pending["episodes"].append(episodes)
             curves = _curves(jax.device_get(losses), lam, stop, job)
             pending["curves"].append(curves)
-            log(_rows(episodes, curves, _since(began), job))
+            with _told(writer):
+                log(_rows(episodes, curves, _since(began), job))
             if program.keeps(stop):
                 pending["trajectories"].append(_trajectories(records, step, program))
             if show:
@@ -153,14 +162,25 @@ def loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, sho
             step = stop
             asked = interrupted() or (writer.path / STOP_FILE).exists()
             if asked or step == job.train.steps or _since(saved) >= job.train.checkpoint_seconds:
-                _save(writer, pending, state, step)
+                with _told(writer):
+                    _save(writer, pending, state, step)
                 saved = time.monotonic()
             if asked:
                 break
     if step < job.train.steps:
         raise Stopped(f"stopped at step {step} of {job.train.steps}, all saved in {writer.path}; go on with --resume")
-    save_policies(writer.path, job, program.trainer, state.agent, runs.load_run(writer.path))
-    writer.finish(job.train.trajectories)
+    with _told(writer):
+        save_policies(writer.path, job, program.trainer, state.agent, runs.load_run(writer.path))
+        writer.finish(job.train.trajectories)
+
+
+@contextlib.contextmanager
+def _told(writer: runs.RunWriter) -> Iterator[None]:
+    """An error of the disk says from where the run can go on."""
+    try:
+        yield
+    except DiskError as error:
+        raise DiskError(f"{error}; {_last_checkpoint(writer)}") from None
 
 
 def _last_checkpoint(writer: runs.RunWriter) -> str:
@@ -285,21 +305,29 @@ def device_name() -> str:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C stops after the current chunk; a second Ctrl-C stops at once and loses the steps since the last save."""
+    """Ctrl-C, SIGTERM and SIGHUP stop after the current chunk; the second one stops at once, without saving.
+
+    SIGHUP stays ignored if it is, as under nohup.
+    """
     asked: list[int] = []
 
     def ask(signum: int, frame: object) -> None:
         if asked:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(f"stopped at once by {signal.Signals(signum).name}; go on with --resume")
         asked.append(signum)
-        print("stopping after this chunk; Ctrl-C again stops at once", file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print("stopping after this chunk; a second Ctrl-C or signal stops at once", file=sys.stderr, flush=True)
 
+    before: dict[signal.Signals, Any] = {}
     try:
-        before = signal.signal(signal.SIGINT, ask)
-    except ValueError:  # only the main thread can handle Ctrl-C
+        for number in STOPPING:
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                before[number] = signal.signal(number, ask)
+    except ValueError:  # only the main thread can handle signals
         yield lambda: False
         return
     try:
         yield lambda: bool(asked)
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

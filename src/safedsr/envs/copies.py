@@ -5,6 +5,7 @@ flattened and are not scaled here.
 """
 
 import contextlib
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
@@ -250,7 +251,7 @@ class Copies:
         ]
         if processes:
             modes = {"context": "forkserver", "autoreset_mode": AutoresetMode.DISABLED}
-            self._envs: Any = AsyncVectorEnv(make, copy=False, **modes)
+            self._envs: Any = AsyncVectorEnv([partial(_deaf, one) for one in make], copy=False, **modes)
         else:
             self._envs = make[0]()
 
@@ -262,12 +263,15 @@ class Copies:
 
     def close(self) -> None:
         """Close all copies and their processes."""
+        for process in self._envs.processes if self.processes else ():
+            process.kill()  # they ignore other signals
         with contextlib.suppress(Exception):  # they may have failed before
             self._envs.close(**({"terminate": True} if self.processes else {}))
 
     def reset(self, seeds: np.ndarray | None = None) -> np.ndarray:
         """New episodes; `seeds` [copies, n] are those of the first n episodes of each copy. Returns observations."""
-        rows, _ = self._envs.reset(options=None if seeds is None else {"seeds": seeds})
+        with self._answered():
+            rows, _ = self._envs.reset(options=None if seeds is None else {"seeds": seeds})
         start = self._rows(rows).start.copy()
         if not np.isfinite(start).all():
             self._refuse("an observation that is not finite")
@@ -276,13 +280,15 @@ class Copies:
     def begin_step(self, actions: np.ndarray) -> None:
         """Send actions [copies]; `end_step` gets the result."""
         if self.processes:
-            self._envs.step_async(actions.reshape(self.processes, self.each))
+            with self._answered():
+                self._envs.step_async(actions.reshape(self.processes, self.each))
         else:
             self._actions = actions
 
     def end_step(self) -> Rows:
         """The result of the step, also as `rows` [copies, width]; arrays are valid until the next step begins."""
-        rows = self._envs.step_wait()[0] if self.processes else self._envs.step(self._actions)[0]
+        with self._answered():
+            rows = self._envs.step_wait()[0] if self.processes else self._envs.step(self._actions)[0]
         self.host.steps += self.count
         self.rows = rows = rows.reshape(self.count, self.host.columns.width)
         found = self._rows(rows)
@@ -298,6 +304,14 @@ class Copies:
         else:
             self._envs.args = parts[0]
 
+    @contextlib.contextmanager
+    def _answered(self) -> Iterator[None]:
+        try:
+            yield
+        except (EOFError, ConnectionError) as error:
+            name = self.host.name
+            raise EnvironmentFailed(f"a process of the environment '{name}' has ended ({error or 'killed'})") from None
+
     def _rows(self, rows: np.ndarray) -> Rows:
         return self.host.columns.split(rows.reshape(self.count, self.host.columns.width))
 
@@ -306,6 +320,13 @@ class Copies:
         failures = self._envs.get_attr("failure") if self.processes else [self._envs.failure]
         words = next((failure for failure in failures if failure), f"returned {fault}")
         raise EnvironmentFailed(f"the environment '{self.host.name}' {words}")
+
+
+def _deaf(make: MakeEnv) -> gymnasium.Env:
+    """An environment in a process of its own, which leaves signals to the process that trains."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    return make()
 
 
 def _fault(rows: Rows) -> str:

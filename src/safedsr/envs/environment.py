@@ -20,7 +20,7 @@ from jax import Array
 from safedsr.core.replay import Codec
 from safedsr.errors import UserError
 from safedsr.types import PyTree, Transition
-from safedsr.validation import parse_budgets, require
+from safedsr.validation import MOST, parse_budgets, require
 
 MOST_OBSERVATIONS = 4096  # of an environment that an adapter takes
 ENDLESS = 1e6  # a bound beyond this is no bound
@@ -62,9 +62,8 @@ class Spec:
             value = getattr(self, name)
             require(isinstance(value, int) and value >= least, name, value, f"give a whole number of at least {least}")
         limit = self.time_limit
-        require(
-            limit is None or (isinstance(limit, int) and limit >= 1), "time_limit", limit, "give at least 1, or None"
-        )
+        known = limit is None or (isinstance(limit, int) and 1 <= limit <= MOST)
+        require(known, "time_limit", limit, f"give at least 1 and at most {MOST}, or None")
         sizes = {"low": self.observations, "high": self.observations, "cost_ceilings": self.costs, "reward_range": 2}
         for name, size in sizes.items():
             if getattr(self, name) is not None:
@@ -174,6 +173,8 @@ class Environment:
     """Names of the costs, if nothing else is said."""
     with_args: Callable[[PyTree, Mapping[str, Any]], PyTree] | None = None
     """(params, values by name) -> params with other parameters of the cost functions."""
+    inside: Callable[[np.ndarray, PyTree], np.ndarray] | None = None
+    """(obs [n, …], params) -> which observations are possible [n]; `act` refuses the others."""
     host: Any = None
     """The `envs.copies.Host` of an environment that runs in Python, instead of `reset` and `step`; else None."""
 

@@ -23,6 +23,7 @@ from safedsr.envs.functions import (
     NeedsInfo,
     StepFunction,
     args_to_json,
+    as_number,
     collect_defaults,
     from_info,
     from_reward,
@@ -32,6 +33,7 @@ from safedsr.envs.functions import (
 )
 from safedsr.errors import UserError, unknown
 from safedsr.types import PyTree, Transition
+from safedsr.validation import typed
 
 PROBE_STEPS, PROBE_SECONDS = 200, 1.0  # of random actions, to see what `info` holds and how long a step takes
 
@@ -333,10 +335,9 @@ def bounds(space: spaces.Space) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 def _args_from_json(defaults: Args, task: str, data: dict[str, Any]) -> Args:
     del task
-    stored = data.get("args", {})
-    known = {name: value for name, value in stored.items() if np.shape(value) == np.shape(defaults.get(name, ()))}
-    known = {name: value for name, value in known.items() if name in defaults}
-    return with_args(defaults, known)
+    stored = typed(dict[str, Any], data.get("args", {}), "args")
+    numbers = {name: as_number(name, value) for name, value in stored.items() if name in defaults}
+    return with_args(defaults, {name: x for name, x in numbers.items() if x.shape == np.shape(defaults[name])})
 
 
 def _relabel(host: Host, space: spaces.Space, steps: Transition, args: PyTree) -> Transition:

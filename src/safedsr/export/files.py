@@ -31,6 +31,9 @@ class Exported(NamedTuple):
     difference: float  # largest relative difference from the values of the agent
 
 
+MARKS = (b"safedsr", "safedsr".encode("utf-32-le"))  # in every file, so that it may be written again
+
+
 def export(
     agent: TrainedPolicy, path: str | Path, kind: str | None = None, certificate: Certificate | dict | None = None
 ) -> Exported:
@@ -48,6 +51,7 @@ def export(
         write(file, policy, about)
         difference = compare(agent, evaluate(file))
 
+    storage.require_own(path, MARKS)
     storage.write_atomic(path, checked)
     return Exported(path, about, difference)
 

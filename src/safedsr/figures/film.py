@@ -15,10 +15,12 @@ from safedsr.envs.environment import Task
 from safedsr.envs.grid.gym import draw_frame
 from safedsr.envs.grid.layout import Layout
 from safedsr.errors import UserError
+from safedsr.figures.files import MARK
 from safedsr.figures.maps import PATH
 from safedsr.figures.style import BUDGET
 from safedsr.figures.values import value_maps
 from safedsr.runs.policy import TrainedPolicy
+from safedsr.runs.storage import make_folder, require_own, write_atomic
 
 WIDTH, MOST_PIXELS = 480, 32  # width of a panel; side of a cell
 LINE, MARGIN, GAP = 18, 6, 16  # pixels: height of a line of text, around it, between agents
@@ -50,11 +52,14 @@ def save_film(frames: Iterator[Image.Image], path: Path, rate: int) -> Path:
     """Write a film as GIF or MP4."""
     if path.suffix.lower() not in ENDINGS:
         raise UserError(f"cannot write a film as '{path.name}'; possible endings: {', '.join(ENDINGS)}")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
+    require_own(path, (MARK.encode(),))
     if path.suffix.lower() == ".mp4":
-        return _save_mp4(frames, path, rate)
+        write_atomic(path, lambda file: _save_mp4(frames, file, rate))
+        return path
     first, *rest = [frame.quantize(256, dither=Image.Dither.NONE) for frame in frames]  # a GIF has 256 colours
-    first.save(path, save_all=True, append_images=rest, duration=round(1000 / rate), loop=0)
+    how = {"save_all": True, "append_images": rest, "duration": round(1000 / rate), "loop": 0, "comment": MARK}
+    write_atomic(path, lambda file: first.save(file, **how))
     return path
 
 
@@ -76,7 +81,8 @@ def _save_mp4(frames: Iterator[Image.Image], path: Path, rate: int) -> Path:
     pictures = [np.asarray(frame) for frame in frames]
     height, width = (size // 2 * 2 for size in pictures[0].shape[:2])  # the format asks for even sizes
     command = [find_ffmpeg(), "-y", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24"]
-    command += ["-s", f"{width}x{height}", "-r", str(rate), "-i", "-", "-pix_fmt", "yuv420p", str(path)]
+    command += ["-s", f"{width}x{height}", "-r", str(rate), "-i", "-", "-pix_fmt", "yuv420p"]
+    command += ["-metadata", f"comment={MARK}", str(path)]
     data = b"".join(np.ascontiguousarray(picture[:height, :width]).tobytes() for picture in pictures)
     done = subprocess.run(command, input=data, capture_output=True)
     if done.returncode:

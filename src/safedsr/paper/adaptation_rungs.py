@@ -53,7 +53,7 @@ def agents(scale: Scale) -> Iterator[Agents]:
 
 def climb_all(chosen: list[Agents], scale: Scale, out: Path, show: Any = lambda done, count, name: None) -> None:
     """Evaluate every agent before and after each level, except agents already done or taken by another process."""
-    (out / FOLDER).mkdir(parents=True, exist_ok=True)
+    storage.make_folder(out / FOLDER)
     rates = {name: row["safe_goal_rate"] for name, row in oracles(scale, out).items()}
     loaded: dict[str, dict[tuple[int, int], Agent]] = {}
     places = {out / FOLDER / one.file: (i, one) for i, one in enumerate(chosen)}
@@ -105,7 +105,7 @@ def _measure(level: str, agent: Agent, task: Task, epsilon: float, seconds: floa
 def oracles(scale: Scale, out: Path, costs: Sequence[str] = plan.NEW_COSTS) -> dict[str, dict[str, float]]:
     """Results of the oracle with each of these costs at the last ε; computed once and saved."""
     if not (out / ORACLE).exists():
-        out.mkdir(parents=True, exist_ok=True)
+        storage.make_folder(out)
         storage.write_json(out / ORACLE, {name: _oracle(name, scale) for name in costs})
     return storage.read_json(out / ORACLE, costs)
 

@@ -52,7 +52,7 @@ def summarize_all(scale: Scale, out: Path) -> Path:
         "timings": read_timings(out),
     }
     folder = out / FOLDER
-    folder.mkdir(exist_ok=True)
+    storage.make_folder(folder)
     write_walks(folder, {name: out / f"safedsr-{name}-after" for name in trained}, scale)
     storage.write_json(folder / FILE, data)
     return folder

@@ -10,7 +10,7 @@ from safedsr.agents.value_based.trainer import EVALUATE
 from safedsr.paper import adaptation_plan as plan
 from safedsr.paper.adaptation_arms import RUNG_NAMES
 from safedsr.runs.metrics import Summary, summarize
-from safedsr.runs.storage import write_atomic
+from safedsr.runs.storage import write_text
 
 EVALUATIONS = tuple(phase for phase in plan.PHASES if phase.mode == EVALUATE)
 NOT_COMPARABLE = "QUICK: two seeds, 1/50 of the steps; these numbers are NOT comparable with the paper or with --full."
@@ -36,7 +36,7 @@ class TextTable(NamedTuple):
 def write_tables(path: Path, tables: Sequence[TextTable], above: str = "") -> None:
     """Write tables as a Markdown file; `above` is the first line, if given."""
     text = "\n".join([*([above + "\n"] if above else []), *(table.markdown() for table in tables)])
-    write_atomic(path, lambda file: file.write_text(text, encoding="utf-8"))
+    write_text(path, text)
 
 
 def tables(data: dict[str, Any]) -> list[TextTable]:

@@ -59,7 +59,7 @@ def adapt_all(
     run: Path, out: Path, oracle: Mapping[str, float], updates: int = UPDATES, show: Callable[[str], None] = print
 ) -> None:
     """Adapt every agent of a run to all new costs; `oracle` has the oracle's safe goal rate for each of them."""
-    out.mkdir(parents=True, exist_ok=True)
+    storage.make_folder(out)
     seeds = storage.read_json(run / "manifest.json", ["seeds"])["seeds"]
     places = {out / one.file: one for one in tries(seeds)}
     if all(path.exists() for path in places):

@@ -13,9 +13,10 @@ from safedsr.errors import UserError, unknown
 from safedsr.paper.experiments import EXPERIMENTS, QUICK_SETTINGS, RunGroup, shorten
 from safedsr.runs import storage
 from safedsr.runs.config import TrainConfig
-from safedsr.runs.folder import read_config
+from safedsr.runs.folder import is_file, is_new, read_config
 from safedsr.runs.job import Job, grid_job, tasks_for
 from safedsr.runs.pack import READABLE
+from safedsr.runs.schema import MANIFEST
 from safedsr.validation import with_settings
 
 COMPILING = 15.0  # seconds per job, on two cores
@@ -78,11 +79,11 @@ def plan_run(row: RunGroup, algorithm: str, quick: bool = False) -> PlannedRun:
 
 def standing(one: PlannedRun, folder: Path) -> Literal["new", "begun", "done"]:
     """Whether a planned run is new, begun or done; raises if its folder contains something else."""
-    if not (folder / "manifest.json").exists():
-        if folder.exists() and any(entry.name != ".lock" for entry in folder.iterdir()):
+    if not is_file(folder / MANIFEST):
+        if not is_new(folder):
             raise UserError(f"{folder} is not empty and is not a run folder; remove it, or choose another --out")
         return "new"
-    packed = storage.read_json(folder / "manifest.json", ["format"])["format"] in READABLE
+    packed = storage.read_json(folder / MANIFEST, ["format"])["format"] in READABLE
     require_same(one.job, read_config(folder), folder)
     found = storage.read_table(folder / ("summary" if packed else "episodes"))
     done = found is not None and found[1].get("step") == str(one.job.train.steps)

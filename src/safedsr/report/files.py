@@ -4,16 +4,18 @@ import base64
 import csv
 import html
 import io
+import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from safedsr.errors import one_line
 from safedsr.paper.tables import TABLES, PaperTable, Reported
 from safedsr.report.own import OwnRow, OwnTable
 from safedsr.report.tables import VERDICTS, Report, TableRow
 from safedsr.runs.metrics import Summary
-from safedsr.runs.storage import write_atomic
+from safedsr.runs.storage import make_folder, require_own, write_text
 
 COLUMNS = ("algorithm", "seeds", "mean", "std", "p25", "IQM (95 %)", "p75", "paper", "ratio", "verdict")
 DOUBLED = "Were the costs of the paper's baselines counted twice?"
@@ -29,6 +31,17 @@ INTRODUCTION = (
     "paper: its algorithm, settings, costs, budget or steps are different."
 )
 TITLE, OWN_TITLE = "Results beside the paper's tables", "Comparison of runs"
+MARKS = tuple(
+    mark.encode()
+    for mark in (
+        f"# {TITLE}\n",
+        f"# {OWN_TITLE}\n",
+        "table,metric,",
+        "table,environment,run,",
+        "<title>safedsr report</title>",
+    )
+)
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # first letters of a formula
 STYLE = """\
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
@@ -142,13 +155,14 @@ def as_dict(row: TableRow) -> dict[str, Any]:
 
 def write_report(report: Report, folder: str | Path, figures: Sequence[tuple[str, Path]] = ()) -> Path:
     """Write the files into a folder; return the path of the page."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = make_folder(Path(folder))
     texts = {"tables.md": markdown(report), "index.html": page(report, figures)}
     texts |= {"tables.csv": comma_separated(report)} if report.rows else {}
     texts |= {"runs.csv": own_comma_separated(report)} if report.own else {}
+    for name in texts:
+        require_own(folder / name, MARKS)
     for name, text in texts.items():
-        write_atomic(folder / name, lambda file, text=text: file.write_text(text, encoding="utf-8", newline=""))
+        write_text(folder / name, text)
     return folder / "index.html"
 
 
@@ -189,7 +203,13 @@ def _pipes(words: Sequence[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("*", "\\*")
+    """Text that Markdown shows as it is."""
+    return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", one_line(text)) if re.search(r"[`<>\[|*\n]", text) else text
+
+
+def _inert(cell: object) -> object:
+    """A cell of a CSV file that no program takes for a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in FORMULAS else cell
 
 
 def comma_separated(report: Report) -> str:
@@ -202,7 +222,7 @@ def comma_separated(report: Report) -> str:
     )
     for row in report.rows:
         about = (row.table.number, row.table.metric, row.environment, row.label, row.seeds)
-        writer.writerow([*about, *row.found, *(row.paper or [""] * len(paper)), row.ratio, row.verdict])
+        writer.writerow([*map(_inert, about), *row.found, *(row.paper or [""] * len(paper)), row.ratio, row.verdict])
     return file.getvalue()
 
 
@@ -215,7 +235,7 @@ def own_comma_separated(report: Report) -> str:
         for row in table.rows:
             for metric, found in row.found.items():
                 about = (table.kind, table.environment, row.label, row.seeds, metric)
-                writer.writerow([*about, *found, table.budgets.get(metric, "")])
+                writer.writerow([*map(_inert, about), *found, table.budgets.get(metric, "")])
     return file.getvalue()
 
 

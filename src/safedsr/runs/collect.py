@@ -8,9 +8,11 @@ import numpy as np
 
 from safedsr.errors import UserError
 from safedsr.runs import storage
-from safedsr.runs.folder import read_config
+from safedsr.runs.folder import read_config, read_manifest
 from safedsr.runs.pack import READABLE, read_packed
 from safedsr.runs.results import Result, read_run
+from safedsr.runs.schema import MANIFEST, check_manifest
+from safedsr.validation import typed
 
 
 def load_results(paths: Sequence[str | Path], remarks: list[str] | None = None) -> list[Result]:
@@ -26,9 +28,8 @@ def read_results(paths: Sequence[str | Path], remarks: list[str]) -> list[Result
         try:
             results.extend(_read(folder, remarks))
         except (UserError, OSError) as error:
-            remarks.append(f"left out: {error}")
-        except (KeyError, TypeError) as error:
-            remarks.append(f"left out: {folder} is damaged: {error!r}")
+            told = str(error) if str(folder) in str(error) else f"{folder}: {error}"
+            remarks.append(f"left out: {told}")
     return results
 
 
@@ -49,7 +50,7 @@ def find_runs(paths: Sequence[str | Path], remarks: list[str]) -> list[Path]:
     """The run folders in and below `paths`, each once; `remarks` receives the paths that contain none."""
     found: dict[Path, Path] = {}
     for path in map(Path, paths):
-        inside = sorted(manifest.parent for manifest in path.rglob("manifest.json"))
+        inside = sorted(manifest.parent for manifest in path.rglob(MANIFEST))
         if not inside:
             what = "no manifest.json in or below it" if path.is_dir() else "no such folder"
             remarks.append(f"left out: {path} is no run folder ({what}); give a folder of 'safedsr train --out'")
@@ -59,12 +60,11 @@ def find_runs(paths: Sequence[str | Path], remarks: list[str]) -> list[Path]:
 
 
 def _read(folder: Path, remarks: list[str]) -> list[Result]:
-    manifest = storage.read_json(folder / "manifest.json", ["format", "seeds"])
+    manifest = storage.read_json(folder / MANIFEST, ["format"])
+    packed = manifest["format"] in READABLE
+    manifest = check_manifest(manifest, folder) if packed else read_manifest(folder)
     config = read_config(folder)
-    if manifest["format"] in READABLE:
-        results = read_packed(folder)
-    else:
-        results = read_run(folder, remarks)
+    results = read_packed(folder) if packed else read_run(folder, remarks)
     remarks.extend(_shortcomings(folder, config, manifest["seeds"], results))
     return list(results.values())
 
@@ -78,7 +78,7 @@ def _shortcomings(
         if missing := [seed for seed in seeds if seed not in there]:
             name = ", ".join([about["name"], *about["costs"]])
             yield f"{folder}: no finished episode in {name} of {numbers('seed', missing)}: left out"
-    planned = config["train"].get("steps", 0)
+    planned = typed(int, config["train"].get("steps", 0), "train.steps")
     for steps in {result.steps for result in results.values()}:
         if steps < planned:
             yield f"{folder}: only {steps} of its {planned} steps are done"

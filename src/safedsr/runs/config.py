@@ -10,6 +10,7 @@ from safedsr.validation import check_fields, require
 
 EPISODE, DISCOUNTED_MEAN = "episode", "discounted-mean"
 BUDGET_KINDS = (EPISODE, DISCOUNTED_MEAN)
+MOST_CHUNK = 100_000_000  # the memory that a chunk needs is checked too
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,10 @@ class TrainConfig:
     """Also send the rows of progress.csv to TensorBoard (files in the run folder) or to Weights & Biases."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, large=("steps", "trajectories"))
         require(self.steps >= 1, "steps", self.steps, "give at least 1")
         if self.chunk is not None:
-            require(self.chunk >= 1, "chunk", self.chunk, "give at least 1")
+            require(1 <= self.chunk <= MOST_CHUNK, "chunk", self.chunk, f"give a number from 1 to {MOST_CHUNK}")
             require(self.steps % self.chunk == 0, "steps", self.steps, f"give a multiple of the chunk ({self.chunk})")
         require(self.copies is None or self.copies >= 1, "copies", self.copies, "give at least 1")
         require(self.processes is None or self.processes >= 0, "processes", self.processes, "give at least 0")

@@ -4,6 +4,7 @@ The steps are ordered so that every prefix is spread over groups of states and a
 are fitted on the first `FIT_STEPS` steps; M can be trained further on all of them.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from safedsr.errors import UserError
 from safedsr.runs import storage
 from safedsr.runs.format1 import remembered_steps
 from safedsr.types import JOINED, PyTree, Transition
+from safedsr.validation import in_file, require
 
 MOST_STEPS = 25_000
 MOST_STARTS = 256  # first steps of episodes among them, for walks through the memory
@@ -148,17 +150,42 @@ def read_experiences(
             f"{folder / FILE} was not written by this version of safedsr; delete it to use the policy without memory"
         )
     found: dict[tuple[int, int], dict[str, np.ndarray]] = {}
-    for name, array in tensors.items():
-        task, index, field = name.split("/")
-        found.setdefault((int(task), int(index)), {})[field] = array
-    if about["memory"] == FORMAT:
-        return {key: _experience(fields) for key, fields in sorted(found.items())}
+    with in_file(folder / FILE):
+        for name, array in tensors.items():
+            fine = re.fullmatch(r"(\d{1,9})/(\d{1,9})/(\w+)", name)
+            require(fine is not None and int(fine[1]) < len(tasks), "an array's name", name, "give TASK/SEED/FIELD")
+            assert fine
+            found.setdefault((int(fine[1]), int(fine[2])), {})[fine[3]] = array
+        if about["memory"] == FORMAT:
+            return {key: _experience(fields, environment) for key, fields in sorted(found.items())}
+        for fields in found.values():
+            _require_arrays(fields, {"place": (4,), "action": (), "terminated": ()})
     return {
         (task, index): Experience(remembered_steps(fields, tasks[task].params, environment.settings), fields["gram"])
         for (task, index), fields in sorted(found.items())
     }
 
 
-def _experience(fields: Mapping[str, np.ndarray]) -> Experience:
+def _require_arrays(fields: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise unless the fields are finite arrays [n, …] of these shapes, and `gram` is a square matrix."""
+    if lacking := sorted({*shapes, "gram"} - set(fields)):
+        raise UserError(f"it lacks {', '.join(lacking)}; found: {', '.join(sorted(fields))}")
+    rows, gram = len(np.atleast_1d(fields["action"])), fields["gram"]
+    for name, shape in shapes.items():
+        require(fields[name].shape == (rows, *shape), name, fields[name].shape, f"give {[rows, *shape]}")
+    require(gram.ndim == 2 and len(gram) == gram.shape[-1], "gram", gram.shape, "give a square matrix")
+    for name, array in fields.items():
+        fine = array.dtype.kind in "biuf" and np.isfinite(array).all()
+        require(bool(fine), name, str(array.dtype), "give finite numbers")
+
+
+def _experience(fields: Mapping[str, np.ndarray], environment: Environment) -> Experience:
+    n = (environment.spec.observations,)
+    _require_arrays(fields, {"obs": n, "action": (), "reward": (), "next_obs": n, "terminated": ()})
+    known = environment.spec.actions
+    within = ((fields["action"] >= 0) & (fields["action"] < known)).all()
+    require(bool(within), "action", "another", f"actions are numbers from 0 to {known - 1}")
+    require("cost" in fields and fields["cost"].ndim == 2, "cost", sorted(fields), "give costs [n, J]")
+    require(len(fields["cost"]) == len(fields["action"]), "cost", fields["cost"].shape, "give a row for each step")
     steps = {name: fields[name] for name in Transition._fields if name in fields}
     return Experience(Transition(**steps), fields["gram"])  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ import numpy as np
 
 from safedsr.envs.grid.config import GridConfig
 from safedsr.envs.grid.layout import Layout
+from safedsr.validation import from_dict, typed
 
 if TYPE_CHECKING:
     from safedsr.types import Transition
@@ -19,6 +20,9 @@ BEFORE = {"outcomes": False, "idle_share": 0.0}
 
 def upgrade_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration of any format in the current format."""
+    known = {"agent": dict[str, Any], "environments": list[dict[str, Any]], "grid": dict[str, Any]}
+    found = typed(dict[str, Any], config, "the configuration")
+    config = {**found, **{name: typed(kind, found[name], name) for name, kind in known.items() if name in found}}
     if config.get("algorithm") == "safedsr-plus" and "outcomes" not in config.get("agent", {"outcomes": True}):
         config = {**config, "agent": {**config["agent"], **BEFORE}}
     if "environments" not in config:
@@ -49,7 +53,7 @@ def remembered_steps(tensors: Mapping[str, np.ndarray], layout: Layout, grid: Ma
 
     per_cell = 2**16 // int(layout.scale)
     place = (tensors["place"] + np.float32(0.5)) / np.float32(per_cell) / layout.scale
-    terminated, config = tensors["terminated"].astype(np.float32), GridConfig(**grid)
+    terminated, config = tensors["terminated"].astype(np.float32), from_dict(GridConfig, grid)
     fields: dict[str, Any] = dict(
         obs=place[:, :2].astype(np.float32),
         action=tensors["action"].astype(np.int32),

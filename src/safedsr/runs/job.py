@@ -5,15 +5,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import jax
+import numpy as np
 
 from safedsr.agents.registry import find_algorithm
 from safedsr.envs.environment import Environment, Task, need
 from safedsr.envs.grid.config import GridConfig
-from safedsr.envs.grid.environment import make_grid, make_tasks
+from safedsr.envs.grid.environment import make_grid, make_tasks, require_near
 from safedsr.envs.registry import environment_to_dict, find_environment
 from safedsr.errors import UserError
 from safedsr.runs.config import BUDGET_KINDS, EPISODE, Terms, TrainConfig, agent_for
-from safedsr.validation import from_dict, require
+from safedsr.runs.schema import check_config
+from safedsr.validation import check_name, from_dict, parse_budgets, require
 
 USUAL_CHUNK, HOST_CHUNK = 5_000, 1_000  # environments on the host are slower
 
@@ -33,6 +35,9 @@ class Job:
     def __post_init__(self) -> None:
         for name in ("tasks", "seeds"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        whole = all(isinstance(seed, int | np.integer) and not isinstance(seed, bool) for seed in self.seeds)
+        require(whole, "seeds", self.seeds, "give whole numbers")
+        object.__setattr__(self, "seeds", tuple(int(seed) for seed in self.seeds))
         algorithm = find_algorithm(self.algorithm)
         kind = algorithm.config.__name__
         require(
@@ -54,8 +59,9 @@ class Job:
             count = len(task.cost_names)
             fits = len(task.budgets) == count
             require(fits, "budgets", task.budgets, f"{task.name} has {count} costs: give one each")
-            fine = all(0 <= budget < float("inf") for budget in task.budgets)
-            require(fine, "budgets", task.budgets, "give finite numbers of at least 0")
+            parse_budgets(task.budgets, count)
+            for what in (task.name, *task.cost_names):
+                check_name(what, "the name of a task or cost")
         counts = {len(task.budgets) for task in self.tasks}
         require(len(counts) == 1, "costs", sorted(counts), "all tasks of a job need equally many costs: add 'none'")
         costs = self.environment.spec.costs
@@ -126,25 +132,22 @@ class Job:
 
 def job_from_dict(data: Mapping[str, Any], environment: Environment | None = None) -> Job:
     """The job that `to_dict` wrote; `environment` is required if it is not one of safedsr's."""
-    try:
-        counts = {len(task["costs"]) for task in data["tasks"]}
-        found = find_environment(data["environment"], max(counts), environment)
-        fields = [
-            (task["name"], task["params"], tuple(task["costs"]), tuple(task["budgets"])) for task in data["tasks"]
-        ]
-        kinds = {
-            "agent": from_dict(find_algorithm(data["algorithm"]).config, data["agent"]),
-            "train": from_dict(TrainConfig, data["train"]),
-            "budget_kind": data.get("budget_kind", EPISODE),
-        }
-        name, seeds = data["algorithm"], tuple(data["seeds"])
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"the job's configuration is incomplete or damaged: {error}") from None
+    data = check_config(data)
+    for name in ("seeds", "agent"):
+        if name not in data:
+            raise UserError(f"the configuration lacks {name}")
+    name, counts = data["algorithm"], {len(task["costs"]) for task in data["tasks"]}
+    kinds = {
+        "agent": from_dict(find_algorithm(name).config, data["agent"], "agent"),
+        "train": from_dict(TrainConfig, data["train"], "train"),
+        "budget_kind": data.get("budget_kind", EPISODE),
+    }
+    found = find_environment(data["environment"], max(counts, default=0), environment)
     from_json = found.from_json or (lambda name, params: ())
-    tasks = tuple(Task(title, from_json(title, params), *rest) for title, params, *rest in fields)
-    return Job(name, tasks, seeds, environment=found, **kinds)
+    tasks = tuple(
+        Task(one["name"], from_json(one["name"], one["params"]), one["costs"], one["budgets"]) for one in data["tasks"]
+    )
+    return Job(name, tasks, data["seeds"], environment=found, **kinds)
 
 
 def aim_of(agent: Any, budgets: tuple[float, ...]) -> tuple[float, ...]:
@@ -166,6 +169,8 @@ def grid_job(
 ) -> Job:
     """A job on grid maps."""
     counts = {len(task.budgets) for task in tasks}
+    for task in tasks:
+        require_near(task, grid)
     environment = make_grid(grid, max(counts, default=0))
     return Job(algorithm, tuple(tasks), tuple(seeds), agent, environment, train, budget_kind)
 

@@ -15,36 +15,55 @@ import numpy as np
 
 from safedsr.errors import UserError
 from safedsr.runs import metrics, storage
-from safedsr.runs.folder import read_config, read_manifest
+from safedsr.runs.folder import PLACE, read_config, read_manifest
 from safedsr.runs.labels import label_of
 from safedsr.runs.results import COUNTS, Result, read_run
+from safedsr.runs.schema import CONFIG, MANIFEST
 from safedsr.runs.storage import Columns
 from safedsr.runs.tracks import PARTS, pack_track, restore_track
+from safedsr.validation import require
 
 PACKED, READABLE = "packed-2", ("packed-1", "packed-2")  # 'format' in the manifest of a packed folder
 STRETCH = 2_000  # environment steps per point
 POINTS = STRETCH // metrics.SPACING
 SERIES = ("reward", "cost", "safe", "goal")
 MIDDLE = -1  # seed number under which the IQM over seeds is stored
+COLUMNS = {  # and their types
+    "summary": {**PLACE, **dict.fromkeys(("goal count", "safe goal count", "last reward"), "iuf")},
+    "series": {**PLACE, "step": "iu"},
+    "positions": {"environment": "iu", "x": "iu", "y": "iu", "end": "b"},
+}
 
 
 def pack(folder: str | Path, out: str | Path, remarks: list[str] | None = None) -> Path:
     """Write the packed form of a run folder into a new folder; `remarks` receives what the run lacks."""
     folder, out = Path(folder), Path(out)
     manifest = read_manifest(folder)
-    if out.exists() and any(out.iterdir()):
+    if out.resolve().is_relative_to(folder.resolve()):
+        raise UserError(f"{out} is in the run folder {folder}; choose another folder for the copy")
+    if out.exists() and not _unfinished(out):
         raise UserError(f"{out} is not empty; choose another folder")
     results = read_run(folder, [] if remarks is None else remarks)
-    out.mkdir(parents=True, exist_ok=True)
+    if not results:
+        raise UserError(f"{folder} has no finished episode in any of its tasks; continue its training")
+    storage.make_folder(out)
     about = {"step": str(next(iter(results.values())).steps)}
     storage.write_table(out / "summary", storage.concatenate([_summary(*row) for row in results.items()]), about)
     storage.write_table(out / "series", storage.concatenate([_series(*row) for row in results.items()]), about)
     if tracks := {i: result.positions for i, result in results.items() if result.positions is not None}:
         storage.write_table(out / "positions", _positions(tracks), about)
-    storage.write_json(out / "config.json", read_config(folder))
+    storage.write_json(out / CONFIG, read_config(folder), signed=True)
     # The manifest is written last: a folder with a manifest is complete.
-    storage.write_json(out / "manifest.json", {**manifest, "format": PACKED, "command": names_only(manifest)})
+    packed = {**manifest, "format": PACKED, "command": names_only(manifest)}
+    storage.write_json(out / MANIFEST, packed, signed=True)
     return out
+
+
+def _unfinished(out: Path) -> bool:
+    """Whether a folder is empty, or holds only files of a packing that was killed."""
+    files = {CONFIG, *(f"{name}{end}" for name in COLUMNS for end in (".parquet", ".safetensors"))}
+    known = (entry.name in files or storage.TEMPORARY.fullmatch(entry.name) for entry in out.iterdir())
+    return out.is_dir() and all(known)
 
 
 def pack_all(folders: Sequence[Path], out: Path, remarks: list[str]) -> list[Path]:
@@ -66,10 +85,15 @@ def names_only(manifest: dict[str, Any]) -> str:
 def read_packed(folder: Path) -> dict[int, Result]:
     """The results of a packed folder, by environment."""
     config = read_config(folder)
-    summary, series, positions = (storage.read_table(folder / name) for name in ("summary", "series", "positions"))
+    summary, series, positions = (storage.read_table(folder / name) for name in COLUMNS)
     if summary is None or series is None:
         raise UserError(f"{folder} lacks its summary or its series; pack the run again")
-    steps = int(summary[1]["step"])
+    steps = storage.whole_number(summary[1], "step", folder / "summary")
+    for (name, kinds), found in zip(COLUMNS.items(), (summary, series, positions), strict=True):
+        if found:
+            storage.check_table(found[0], kinds, str(folder / name))
+    if lacking := [name for name in SERIES if name not in series[0]]:
+        raise UserError(f"{folder / 'series'} lacks the column '{lacking[0]}'; pack the run again")
     tracks = positions[0] if positions else {}
     return {
         i: _result(folder, config, i, steps, _rows(summary[0], i), _rows(series[0], i), _rows(tracks, i))
@@ -89,8 +113,12 @@ def _result(
     about = config["tasks"][i]
     budgets, costs, seeds = tuple(about["budgets"]), tuple(about["costs"]), tuple(summary["seed"].tolist())
     counts = {name: summary[name] for name in COUNTS if name in summary}
+    if lacking := [f"last cost {j}" for j in range(len(costs)) if f"last cost {j}" not in summary]:
+        raise UserError(f"{folder / 'summary'} lacks the column '{lacking[0]}'; pack the run again")
     counts |= {f"last cost {name}": summary[f"last cost {j}"] for j, name in enumerate(costs)}
     grid = series["step"][series["seed"] == MIDDLE]
+    rows = series["step"], np.tile(grid, len(seeds) + 1)
+    require(np.array_equal(*rows), f"the rows of {folder / 'series'}", len(rows[0]), f"give {len(rows[1])} in order")
     points = {name: series[name].astype(np.float32).reshape(len(seeds) + 1, len(grid)) for name in SERIES}
     return Result(
         path=folder,

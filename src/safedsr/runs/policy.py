@@ -4,7 +4,7 @@ import copy
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypedDict, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -20,14 +20,24 @@ from safedsr.errors import UserError
 from safedsr.runs import experience, storage
 from safedsr.runs.arrays import from_arrays, to_arrays
 from safedsr.runs.experience import Experience, padded
-from safedsr.runs.folder import Run, read_manifest
+from safedsr.runs.folder import Run, is_file, read_manifest
 from safedsr.runs.format1 import upgrade_config, upgrade_names
 from safedsr.runs.job import Job, job_from_dict
 from safedsr.runs.metrics import best_place
+from safedsr.runs.schema import MANIFEST, check_config
 from safedsr.runs.shipped import folder_of
 from safedsr.types import PyTree, Trainer, Values
+from safedsr.validation import check_epsilon, in_file, require, typed
 
 FORMAT, READABLE = 2, (1, 2)
+TENSORS, ABOUT = "policy.safetensors", "policy.json"
+
+
+class PolicyData(TypedDict):
+    """The content of policy.json."""
+
+    best: list[int]
+    job: dict[str, Any]
 
 
 class TrainedPolicy:
@@ -41,6 +51,7 @@ class TrainedPolicy:
         self.experience = experience
         self.rng = np.random.default_rng(seed)  # of random actions in `predict`
         self.recursion: Any = None  # state of recursive least squares, see adapt/recursive.py
+        self.fallbacks = 0  # how often `act` has returned the action `fallback`
         self.trainer = make_trainer(job.algorithm, job.agent, job.environment)
         self.values_of = with_precision(self.trainer.values, job.train.matmul)
         self._values = jax.jit(self.values_of)
@@ -65,19 +76,66 @@ class TrainedPolicy:
 
     def values(self, obs: Any) -> Values:
         """Values of each action, for one observation [observations] or for many [n, observations]."""
-        obs, size = jnp.asarray(obs, jnp.float32), self.job.environment.spec.observations
-        if obs.ndim not in (1, 2) or obs.shape[-1] != size:
-            raise UserError(f"observations have shape {obs.shape}; give [{size}] or [n, {size}]")
+        obs = self._shaped(obs)
+        for bad in np.argwhere(~np.isfinite(obs))[:1]:
+            raise UserError(f"observation{bad.tolist()} is {obs[tuple(bad)]}; give finite numbers")
         return (self._values if obs.ndim == 1 else self._many_values)(self.policy, obs)
 
-    def act(self, obs: Any, epsilon: float = 0.0, rng: np.random.Generator | None = None) -> Any:
-        """The best action (an int) for one observation, or actions [n] for many; a share ε of them is random."""
-        best = np.argmax(np.asarray(self.values(obs).score), -1)
+    def _shaped(self, obs: Any) -> np.ndarray:
+        """One or several observations as an array."""
+        size = self.job.environment.spec.observations
+        try:
+            with np.errstate(over="ignore"):  # too large a number is infinite, which is an error later
+                found = np.asarray(obs, np.float32)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise UserError(f"observations are no array of numbers ({error}); give [{size}] or [n, {size}]") from None
+        if found.ndim not in (1, 2) or found.shape[-1] != size:
+            raise UserError(f"observations have shape {found.shape}; give [{size}] or [n, {size}]")
+        return found
+
+    def act(
+        self, obs: Any, epsilon: float = 0.0, rng: np.random.Generator | None = None, *, fallback: int | None = None
+    ) -> Any:
+        """The best action (an int) for one observation, or actions [n] for many; a share ε of them is random.
+
+        An observation that is not finite, has a wrong shape or is off the map is an error. With a `fallback`, this
+        action is returned for it instead, and `fallbacks` counts how often.
+        """
+        epsilon, actions = check_epsilon(epsilon), self.job.environment.spec.actions
+        known = fallback is None or (isinstance(fallback, int | np.integer) and 0 <= fallback < actions)
+        require(known, "fallback", fallback, f"give an action from 0 to {actions - 1}")
+        try:
+            seen = self._shaped(obs)
+        except UserError:
+            if fallback is None:
+                raise
+            self.fallbacks += 1
+            return int(fallback)
+        best, usable = self._best(np.atleast_2d(seen), strict=fallback is None)
         if epsilon > 0:
             rng = rng or np.random.default_rng()
-            explore = rng.random(best.shape) < epsilon
-            best = np.where(explore, rng.integers(self.job.environment.spec.actions, size=best.shape), best)
-        return int(best) if best.ndim == 0 else best
+            explore = rng.random(seen.shape[:-1]) < epsilon
+            best = np.where(explore, rng.integers(actions, size=seen.shape[:-1]), best)
+        self.fallbacks += int((~usable).sum())
+        chosen = best if fallback is None else np.where(usable, best, fallback)
+        return int(chosen[0]) if seen.ndim == 1 else chosen
+
+    def _best(self, obs: np.ndarray, *, strict: bool) -> tuple[np.ndarray, np.ndarray]:
+        """The best action of observations [n, …], and for which of them there is one; `strict` raises if not all."""
+        inside = self.job.environment.inside or (lambda obs, params: np.ones(len(obs), bool))
+        finite = np.asarray(np.isfinite(obs).all(1))
+        safe = np.where(finite[:, None], obs, 0)
+        usable = finite & inside(safe, self.task.params)
+        if strict and not usable.all():
+            bad = obs[np.argmin(usable)].tolist()
+            raise UserError(
+                f"observation {bad} is not finite, off the map or in a wall; give one of '{self.task.name}'"
+            )
+        score = np.asarray(self.values(safe if len(safe) > 1 else safe[0]).score).reshape(len(safe), -1)
+        numbers = ~np.isnan(score).any(1)
+        if strict and not numbers.all():
+            raise UserError("the policy gives values that are not numbers; train again, or use another policy")
+        return np.argmax(score, -1), usable & numbers
 
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
@@ -112,14 +170,19 @@ class TrainedPolicy:
             raise UserError(f"{self.job.algorithm} has no features φ; use a 'safedsr-plus' agent")
         return self._features(self.policy, obs, action)
 
-    def save(self, folder: str | Path) -> None:
-        """Save this policy to a folder that `load` can read."""
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
+        """Save this policy to a folder that `load` can read; another policy there is replaced only on request."""
         folder, job = Path(folder), own_job(self)
-        folder.mkdir(parents=True, exist_ok=True)
+        if is_file(folder / MANIFEST):
+            raise UserError(f"{folder} is a run folder; save the policy in another folder")
+        if is_file(folder / ABOUT) and not overwrite:
+            raise UserError(f"{folder} holds a policy already; choose another folder, or say overwrite=True")
+        storage.make_folder(folder)
+        with storage.disk(folder):
+            (folder / ABOUT).unlink(missing_ok=True)  # until the new one is complete
+            (folder / experience.FILE).unlink(missing_ok=True)
         if self.experience is not None:
             experience.write_experiences(folder, {(0, 0): self.experience})
-        else:
-            (folder / experience.FILE).unlink(missing_ok=True)  # of a policy that was here before
         policy = jax.tree.map(lambda x: x[None, None], self.policy)
         _write(folder, policy, job, [self.seed])
 
@@ -192,9 +255,9 @@ def _experiences(job: Job, trainer: Trainer, agents: PyTree, policies: PyTree) -
 
 
 def _write(folder: Path, policies: PyTree, job: Job, best: list[int]) -> None:
-    storage.write_tensors(folder / "policy.safetensors", to_arrays(policies), {"safedsr": str(FORMAT)})
+    storage.write_tensors(folder / TENSORS, to_arrays(policies), {"safedsr": str(FORMAT)})
     # policy.json is written last: a folder that has it holds a complete policy.
-    storage.write_json(folder / "policy.json", {"format": FORMAT, "best": best, "job": job.to_dict()})
+    storage.write_json(folder / ABOUT, {"format": FORMAT, "best": best, "job": job.to_dict()}, signed=True)
 
 
 def load_policy(
@@ -241,38 +304,52 @@ def _pick(policies: PyTree, task: int, index: int) -> PyTree:
 
 def environment_data(path: str | Path) -> dict[str, Any]:
     """What the folder of a policy says about its environment."""
-    _, about = _about(path)
-    return upgrade_config(about["job"])["environment"]
+    folder, about = _about(path)
+    with in_file(folder / ABOUT):
+        return check_config(upgrade_config(about["job"]))["environment"]
 
 
 def _about(path: str | Path) -> tuple[Path, dict[str, Any]]:
     """The folder of a policy, and its policy.json."""
     folder = folder_of(path)
-    if folder.name in ("policy.safetensors", "policy.json"):
+    if folder.name in (TENSORS, ABOUT):
         folder = folder.parent
-    if not (folder / "policy.json").is_file():
+    if not is_file(folder / ABOUT):
         hint = "give a run folder"
-        if (folder / "manifest.json").is_file():
+        if is_file(folder / MANIFEST):
             read_manifest(folder)  # raises for a packed folder
             hint = "its training has not finished: continue it with --resume"
         raise UserError(f"{folder} holds no policy ({hint})")
-    found = storage.read_json(folder / "policy.json", ["format"])["format"]
+    found = storage.read_json(folder / ABOUT, ["format"])["format"]
     if found not in READABLE:
-        raise UserError(f"{folder / 'policy.json'} has format {found}; this version reads {FORMAT}: upgrade safedsr")
-    return folder, storage.read_json(folder / "policy.json", ["best", "job"])
+        raise UserError(f"{folder / ABOUT} has format {found}; this version reads {FORMAT}: upgrade safedsr")
+    about = storage.read_json(folder / ABOUT, ["best", "job"])
+    with in_file(folder / ABOUT):
+        return folder, typed(PolicyData, about, "the policy")
 
 
 def _read(path: str | Path, environment: Environment | None) -> tuple[Path, Job, PyTree, list[int]]:
     """A run folder, its job, its policies [E, S] and the best seed of each task."""
     folder, about = _about(path)
     found = about["format"]
-    arrays, metadata = storage.read_tensors(folder / "policy.safetensors")
+    arrays, metadata = storage.read_tensors(folder / TENSORS)
     if metadata.get("safedsr") != str(found):
-        raise UserError(f"{folder / 'policy.safetensors'} was not written by this version of safedsr; train again")
+        raise UserError(f"{folder / TENSORS} was not written by this version of safedsr; train again")
     if found == 1:
         arrays = upgrade_names(arrays)
-    job = job_from_dict(upgrade_config(about["job"]), environment)
-    return folder, job, from_arrays(policy_shape(job), arrays, str(folder / "policy.safetensors")), about["best"]
+    with in_file(folder / ABOUT):
+        job = job_from_dict(upgrade_config(about["job"]), environment)
+        best = about["best"]
+        fine = len(best) == len(job.tasks) and set(best) <= set(job.seeds)
+        require(fine, "best", best, f"give one of the seeds for each of the {len(job.tasks)} tasks")
+        shape = policy_shape(job)
+    policies = from_arrays(shape, arrays, str(folder / TENSORS))
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise UserError(
+                f"{folder / TENSORS}: '{name}' is not finite everywhere; train again, or use another policy"
+            )
+    return folder, job, policies, best
 
 
 def policy_shape(job: Job) -> PyTree:

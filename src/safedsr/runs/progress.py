@@ -9,7 +9,7 @@ from typing import Any
 from safedsr.errors import UserError
 from safedsr.runs.config import Terms
 from safedsr.runs.metrics import Episodes, safe
-from safedsr.runs.storage import write_atomic
+from safedsr.runs.storage import disk, write_atomic
 
 FILE = "progress.csv"
 WORDS = ("environment",)  # columns that are not numbers
@@ -37,7 +37,8 @@ class ProgressFile:
 
     def write(self, rows: Sequence[Row]) -> None:
         """Append the rows of a chunk."""
-        _append(self.path, rows, header=self.path.stat().st_size == 0)
+        with disk(self.path):
+            _append(self.path, rows, header=self.path.stat().st_size == 0)
 
 
 def _append(path: Path, rows: Sequence[Row], *, header: bool) -> None:
@@ -60,9 +61,12 @@ def read_progress(folder: Path) -> list[Row]:
     text = path.read_text(encoding="utf-8", errors="replace")
     lines = text[: text.rfind("\n") + 1].splitlines()  # the last row may be half written
     try:
-        return [
+        rows = [
             {name: value if name in WORDS else float(value or "nan") for name, value in row.items()}
             for row in csv.DictReader(lines)
         ]
-    except (TypeError, ValueError) as error:
+        if any("step" not in row or None in row for row in rows):
+            raise ValueError("a row has other columns than the first line, or no step")
+        return rows
+    except (TypeError, ValueError, csv.Error) as error:
         raise UserError(f"{path} is damaged: {error}; delete it to go on without it") from None

@@ -10,7 +10,7 @@ from safedsr.envs.grid.config import GridConfig, OracleConfig
 from safedsr.envs.grid.text import format_scene
 from safedsr.runs.maps import scene_of
 from safedsr.runs.results import Result
-from safedsr.runs.storage import read_json, write_json
+from safedsr.runs.storage import make_folder, read_json, write_json
 
 FILE = "oracle.json"
 DEFAULT = OracleConfig()
@@ -56,7 +56,7 @@ def read_references(folder: Path) -> References:
 
 def write_references(folder: Path, references: References) -> None:
     """Store the oracle's results beside the figures."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     write_json(folder / FILE, {key: _to_json(reference) for key, reference in references.items()})
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from safedsr.core.config import check_latest
 from safedsr.validation import check_fields, require
 
 BY_GRADIENT = ("pdo", "ppo-lag", "cppo-pid", "ipo", "p3o", "pg", "ppo")  # these use actor_lr and decay_steps
@@ -117,6 +118,7 @@ class OnPolicyConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        check_latest(self, "penalty_start", "decay_steps")
         for name in ("gamma", "gae_lambda"):
             require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "give a value between 0 and 1")
         for name in (

@@ -13,6 +13,7 @@ from jax.nn import relu
 
 from safedsr.agents.onpolicy.config import OnPolicyConfig
 from safedsr.core.multiplier import Pid, pid_step
+from safedsr.core.normalizer import HIGH
 from safedsr.types import PyTree
 
 
@@ -75,7 +76,7 @@ def pid(config: OnPolicyConfig) -> Controller:
         full = s.count >= config.pid_delay - 1
         slot = jnp.minimum(s.count + 1, config.pid_delay - 1)
         past = jnp.where(full, jnp.roll(s.past, -1, 0), s.past).at[slot].set(now.level)
-        return PidState(now, past, s.count + 1)
+        return PidState(now, past, jnp.minimum(s.count, HIGH) + 1)
 
     return Controller(init, update, lam=lambda s: s.now.lam)
 

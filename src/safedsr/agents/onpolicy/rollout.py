@@ -12,6 +12,7 @@ from safedsr.agents.onpolicy.problem import Batch
 from safedsr.core import normalizer
 from safedsr.core.nets import Mlp
 from safedsr.core.normalizer import Running
+from safedsr.core.replay import counted
 from safedsr.envs.environment import Spec
 from safedsr.types import Seen
 
@@ -95,7 +96,7 @@ def mean_cost(window: Window, budget: Array) -> Array:
 def remember_cost(window: Window, cost: Array, done: Array) -> Window:
     """Add the cost of an episode to the window, if the episode is done."""
     written = window.costs.at[window.count % len(window.costs)].set(cost)
-    return Window(jnp.where(done, written, window.costs), window.count + done)
+    return Window(jnp.where(done, written, window.costs), counted(window.count, done, len(window.costs)))
 
 
 def _maybe(use: bool, running: Running, x: Array) -> tuple[Running, Array]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from safedsr.agents.value_based.config import ValueBasedSettings, check_value_based
-from safedsr.core.config import EpsilonSchedule, MultiplierConfig
+from safedsr.core.config import EpsilonSchedule, MultiplierConfig, check_latest
 from safedsr.validation import check_fields, require
 
 
@@ -60,6 +60,7 @@ class SafeDsrConfig(ValueBasedSettings):
     def __post_init__(self) -> None:
         check_fields(self)
         check_value_based(self)
+        check_latest(self, "freeze")
         require(
             self.freeze >= self.train_start, "freeze", self.freeze, f"φ trains from {self.train_start} on; freeze later"
         )

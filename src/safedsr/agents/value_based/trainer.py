@@ -276,7 +276,8 @@ def remember(learner: Learner, spec: Spec, state: State, rows: Array, params: Py
         transitions = unpack(spec, state.scale, rows)
         learnt, reservoir = learner.offer(store_key, state.learner, state.reservoir, rows, transitions, params)
         state = state._replace(key=key, learner=learnt, reservoir=reservoir)
-    return state._replace(ring=replay.add(state.ring, rows, state.count), count=state.count + len(rows))
+    count = replay.counted(state.count, len(rows), len(state.ring))
+    return state._replace(ring=replay.add(state.ring, rows, state.count), count=count)
 
 
 def refill(learner: Learner, spec: Spec, state: State, key: Array, rows: Array, params: PyTree) -> State:

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from safedsr.envs.grid.layout import Layout, Scene, check_costs, finer, make_layout
+from safedsr.envs.grid.layout import LARGEST_COST, Layout, Scene, check_costs, finer, make_layout
 from safedsr.envs.grid.text import parse_scene
 from safedsr.errors import UserError, unknown
+from safedsr.validation import SHOWN, require, typed
 
 ROOM_PITCH, ROOM_HEIGHT = 10, 11  # n rooms are 10·n + 1 cells wide
 ROOM_NAMES = ("one-room", "two-rooms", "three-rooms")
@@ -24,12 +25,12 @@ def load_scene(layout: str | Path = "one-room", costs: Costs | None = None) -> S
     name = str(layout)
     if (count := _room_count(name)) is not None:
         scene = Scene(name, _rooms(count))
-    elif Path(name).is_file():
+    elif _is_file(name):
         scene = _read_file(name)
     elif name.endswith(".txt") or "/" in name:
         raise UserError(f"no layout file '{name}'; give the path of a text file or a name such as 'two-rooms'")
     else:
-        raise unknown("layout", name, (*ROOM_NAMES, "rooms-N"))
+        raise unknown("layout", name[:SHOWN], (*ROOM_NAMES, "rooms-N"))
     return scene if costs is None else with_costs(scene, costs)
 
 
@@ -42,9 +43,16 @@ def with_costs(scene: Scene, costs: Costs) -> Scene:
     return replace(scene, layout=scene.layout._replace(costs=layers), cost_names=names)
 
 
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
+
+
 def _read_file(path: str) -> Scene:
     try:
-        return parse_scene(Path(path).read_text(encoding="utf-8"), Path(path).stem)
+        return parse_scene(Path(path).read_text(encoding="utf-8-sig"), Path(path).stem)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read '{path}' as text: {error}") from None
 
@@ -117,11 +125,13 @@ def _draw_shape(name: str, scene: Scene) -> np.ndarray:
 def _read_costs(costs: Costs, scene: Scene) -> tuple[tuple[str, ...], np.ndarray]:
     shape = scene.layout.walls.shape
     if isinstance(costs, np.ndarray):
+        if costs.dtype.kind not in "biuf":
+            raise UserError(f"cost layers are {costs.dtype}; give numbers")
         given = costs[None] if costs.ndim == 2 else costs
         return tuple(f"cost-{j}" for j in range(len(given))), check_costs(given, shape)
     names: list[str] = []
     layers: list[np.ndarray] = []
-    for item in costs.split(",") if isinstance(costs, str) else costs:
+    for item in costs.split(",") if isinstance(costs, str) else typed(list[str], costs, "costs"):
         found, drawn = _read_cost(item.strip(), scene)
         names.extend(found)
         layers.append(drawn)
@@ -136,14 +146,17 @@ def _read_costs(costs: Costs, scene: Scene) -> tuple[tuple[str, ...], np.ndarray
 
 def _read_cost(item: str, scene: Scene) -> tuple[tuple[str, ...], np.ndarray]:
     """One item of a list of costs: a shape or a file, or a number times one of these."""
-    if factor := re.fullmatch(r"(\d+(?:\.\d+)?)\*(.+)", item):
+    if factor := re.fullmatch(r"(\d+(?:\.\d+)?)\*([^*]+)", item):
         names, layers = _read_cost(factor[2], scene)
-        return tuple(f"{factor[1]}*{name}" for name in names), np.float32(factor[1]) * layers
+        times = float(factor[1])
+        require(times <= LARGEST_COST, "the factor of a cost", factor[1], f"give at most {LARGEST_COST:g}")
+        scaled = check_costs(np.float32(times) * layers, scene.layout.walls.shape)
+        return tuple(f"{factor[1]}*{name}" for name in names), scaled
     if item in scene.cost_names:
         return (item,), scene.layout.costs[scene.cost_names.index(item)][None]
     if item in COST_SHAPES:
         return (item,), _draw_shape(item, scene)[None]
-    if Path(item).is_file():
+    if _is_file(item):
         drawn, shape = _read_file(item), scene.layout.walls.shape
         if drawn.layout.walls.shape != shape:
             sizes = " × ".join(map(str, drawn.layout.walls.shape)), " × ".join(map(str, shape))
@@ -151,4 +164,4 @@ def _read_cost(item: str, scene: Scene) -> tuple[tuple[str, ...], np.ndarray]:
         return drawn.cost_names, drawn.layout.costs
     if item.endswith(".txt") or "/" in item:
         raise UserError(f"no cost file '{item}'; give the path of a text file or a shape such as 'diamond'")
-    raise unknown("cost shape", item, (*COST_SHAPES, *scene.cost_names))
+    raise unknown("cost shape", item[:SHOWN], (*COST_SHAPES, *scene.cost_names))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from safedsr.validation import check_fields, require
 
 GRID = "grid"  # the name of the environment in config.json
+LONGEST = 2**24  # steps of an episode; float32 counts them exactly up to here
 DEFAULT_BUDGET = "5"  # of every cost, the paper's
 
 
@@ -37,7 +38,8 @@ class GridConfig:
             f"{shortest:g} … {longest:g}",
             "steps must lie in [0, 1), so that none jumps over a wall",
         )
-        require(self.time_limit >= 1, "time_limit", self.time_limit, "give at least 1 step")
+        limit = self.time_limit
+        require(1 <= limit <= LONGEST, "time_limit", limit, f"give a number of steps from 1 to {LONGEST}")
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class OracleConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        require(0 <= self.seed < 2**32, "seed", self.seed, "give a number from 0 to 2³² - 1")
+        require(self.noise_points <= 64, "noise_points", self.noise_points, "give at most 64")
         require(0 < self.gamma < 1, "gamma", self.gamma, "give a value between 0 and 1")
         for name in ("subcells", "noise_points", "sweeps", "steps", "walks"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "give at least 1")

@@ -19,7 +19,9 @@ from safedsr.envs.grid.layout import Layout, Scene, stack_layouts
 from safedsr.envs.grid.text import format_scene, parse_scene
 from safedsr.errors import UserError
 from safedsr.types import Transition
-from safedsr.validation import from_dict, parse_budgets
+from safedsr.validation import from_dict, parse_budgets, require, typed
+
+ROUNDING = 1e-6  # of observations, as a share of the map
 
 
 @functools.cache  # the same arguments give the same object, because compiled programs are found by its identity
@@ -43,11 +45,12 @@ def make_grid(config: GridConfig, num_costs: int) -> Environment:
         settings=MappingProxyType(asdict(config)),
         stack=stack_layouts,
         to_json=lambda task: {"map": format_scene(scene_of(task))},
-        from_json=lambda name, data: parse_scene(data["map"], name).layout,
+        from_json=lambda name, data: parse_scene(typed(str, data.get("map"), "map"), name).layout,
         ceilings=lambda layout: jnp.max(jnp.asarray(layout.costs), (1, 2)),
         relabel=relabel,
         groups=CELLS,
         position=physics.position,
+        inside=on_map,
         random_steps=functools.partial(random_steps, config=config),
     )
 
@@ -99,6 +102,18 @@ def make_tasks(
     return tuple(grid_task(scene, parse_budgets(budget, len(scene.cost_names))) for scene in scenes)
 
 
+def require_near(task: Task, config: GridConfig) -> None:
+    """Raise if the map of a task is so large that no episode can reach the goal within the time limit."""
+    layout = task.params
+    cells = int(np.abs(layout.starts[: layout.num_starts] - layout.goal).sum(1).min()) - 1  # between both, at least
+    reach = config.time_limit * (config.step_mean + config.step_clip * config.step_std)
+    require(
+        cells <= reach, "time_limit", config.time_limit,
+        f"the map '{task.name}' is too large: {cells} cells lie between start and goal, and an episode goes at most "
+        f"{reach:.0f}; give a larger --time-limit or a smaller map",
+    )  # fmt: skip
+
+
 class Place(NamedTuple):
     """The scale and width of a map; arrays, so that maps of several sizes share a compiled program."""
 
@@ -132,6 +147,18 @@ CELLS = Groups(
     units=lambda place, obs: obs * place.scale,
     own=own_cells,
 )
+
+
+def on_map(obs: np.ndarray, layout: Layout) -> np.ndarray:
+    """Which of these finite observations [n, 2] are places on the map and not in a wall, up to rounding."""
+    walls, (height, width) = np.asarray(layout.walls), np.shape(layout.walls)
+    places = np.asarray(obs, np.float64) * float(layout.scale)
+    found = np.zeros(len(places), bool)
+    for corner in ((-1, -1), (-1, 1), (1, -1), (1, 1)):
+        column, row = np.floor(places + ROUNDING * float(layout.scale) * np.array(corner)).T
+        there = (column >= 0) & (row >= 0) & (column < width) & (row < height)
+        found |= there & ~walls[np.where(there, row, 0).astype(int), np.where(there, column, 0).astype(int)]
+    return found
 
 
 def relabel(t: Transition, layout: Layout) -> Transition:

@@ -14,6 +14,8 @@ import numpy as np
 from safedsr.errors import UserError
 
 FINEST = 32  # cost values along the side of a cell
+LARGEST_COST = 1e9  # of a step: squares of sums of costs are still finite in float32
+LONGEST_SIDE = 2**17  # cells: float32 still tells places in a cell apart
 
 
 class Layout(NamedTuple):
@@ -47,6 +49,8 @@ class Scene:
 def make_layout(walls: Any, costs: Any, starts: Sequence[tuple[int, int]], goal: tuple[int, int]) -> Layout:
     """A checked `Layout` from arrays; cells are (column, row)."""
     walls = np.asarray(walls, bool)
+    if walls.ndim != 2 or not walls.size or max(walls.shape) > LONGEST_SIDE:
+        raise UserError(f"the map has shape {list(walls.shape)}; give at most {LONGEST_SIDE} rows and columns")
     height, width = walls.shape
     layout = Layout(
         walls=walls,
@@ -111,10 +115,10 @@ def check_costs(costs: Any, shape: tuple[int, ...]) -> np.ndarray:
             f"cost layers have shape {costs.shape}; this map needs [J, {shape[0]}, {shape[1]}], or n times as "
             f"many rows and columns, with n from 1 to {FINEST}"
         )
-    for layer, row, column in zip(*np.nonzero(~(np.isfinite(costs) & (costs >= 0))), strict=True):
+    for layer, row, column in np.argwhere(~((costs >= 0) & (costs <= LARGEST_COST)))[:1]:
         raise UserError(
             f"cost {costs[layer, row, column]} in layer {layer + 1} at row {row + 1}, column {column + 1}; "
-            "costs are finite and at least 0"
+            f"costs are finite and at least 0, and at most {LARGEST_COST:g}: scale costs and budgets together"
         )
     return costs
 
@@ -123,26 +127,17 @@ def _check_ways(layout: Layout) -> None:
     if not len(layout.starts):
         raise UserError("no start; mark at least one cell with 'S'")
     height, width = layout.walls.shape
-    for what, (column, row) in [("goal", layout.goal), *(("start", start) for start in layout.starts)]:
-        if not (0 <= column < width and 0 <= row < height):
+    for what, cells in (("goal", layout.goal[None]), ("start", layout.starts)):
+        off = ((cells < 0) | (cells >= (width, height))).any(1)
+        for column, row in cells[off][:1]:
             raise UserError(f"the {what} (row {row + 1}, column {column + 1}) is off the map")
-        if layout.walls[row, column]:
+        for column, row in cells[layout.walls[cells[:, 1], cells[:, 0]]][:1]:
             raise UserError(f"the {what} (row {row + 1}, column {column + 1}) is in a wall")
-    reached = np.zeros_like(layout.walls)
-    reached[layout.goal[1], layout.goal[0]] = True
-    while True:
-        wider = reached.copy()
-        wider[1:] |= reached[:-1]
-        wider[:-1] |= reached[1:]
-        wider[:, 1:] |= reached[:, :-1]
-        wider[:, :-1] |= reached[:, 1:]
-        wider &= ~layout.walls
-        if (wider == reached).all():
-            break
-        reached = wider
-    for start in layout.starts:
-        column, row = start
-        if (start == layout.goal).all():
-            raise UserError(f"the start (row {row + 1}, column {column + 1}) is the goal")
-        if not reached[row, column]:
-            raise UserError(f"the goal cannot be reached from the start at row {row + 1}, column {column + 1}")
+    from scipy.ndimage import label
+
+    areas: Any = label(~layout.walls)[0]  # type: ignore[index]  # connected by the four moves
+    columns, rows = layout.starts.T
+    for n in np.flatnonzero((layout.starts == layout.goal).all(1))[:1]:
+        raise UserError(f"the start (row {rows[n] + 1}, column {columns[n] + 1}) is the goal")
+    for n in np.flatnonzero(areas[rows, columns] != areas[layout.goal[1], layout.goal[0]])[:1]:
+        raise UserError(f"the goal cannot be reached from the start at row {rows[n] + 1}, column {columns[n] + 1}")

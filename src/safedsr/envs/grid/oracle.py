@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from safedsr.core.capacity import fitting, free_memory, require_room
 from safedsr.core.config import EpsilonSchedule
 from safedsr.core.exploration import anneal, epsilon_greedy
 from safedsr.envs import episode
@@ -21,6 +22,7 @@ from safedsr.envs.grid.config import GridConfig, OracleConfig
 from safedsr.envs.grid.environment import make_grid
 from safedsr.envs.grid.layout import Layout
 from safedsr.envs.grid.paths import episode_paths
+from safedsr.validation import MOST, require
 
 LAMBDAS = (0.0, 0.003, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
 TIE = 1e-4  # values this close count as equal
@@ -70,6 +72,7 @@ def find_oracle(
     `rewards` [sub-cells, A], if given, are the expected rewards of a step from each sub-cell, instead of the true r.
     """
     schedule, config, grid_config = schedule or EpsilonSchedule(), config or OracleConfig(), grid_config or GridConfig()
+    check_room(layout, config)
     limits = np.asarray(budgets, np.float32)
     relative = (1 + limits.mean()) / (1 + limits) if len(limits) else limits
     lams = (0.0,) if not np.any(layout.costs) else LAMBDAS
@@ -85,6 +88,21 @@ def find_oracle(
     scheduled, greedy, exploring = (jax.tree.map(lambda x, i=i: np.asarray(x[0, i]), walked) for i in range(3))
     tried = dict(zip(lams, np.asarray(trials.safe_goal_count[:, 0], float), strict=True))
     return Oracle(lams[best], lams[best] * relative, plans[best], scheduled, greedy, exploring, tried)
+
+
+def check_room(layout: Layout, config: OracleConfig) -> None:
+    """Raise if a plan with so many sub-cells, or so many runs of it, does not fit into memory."""
+    cells, free = float(np.size(layout.walls)), free_memory()
+    need = cells * config.subcells**2 * (4 * len(LAMBDAS) + 24.0 * physics.NUM_ACTIONS * config.noise_points)
+    fit = fitting(config.subcells, need, free, power=2)
+    cure = f"at most about {fit} fit" if fit else "the map is too large to plan on"
+    require_room(f"subcells {config.subcells} on a map of {cells:.0f} cells", need, free, cure)
+    count = cells * config.subcells**2
+    require(count <= MOST, "subcells", config.subcells, f"at most {int((MOST / cells) ** 0.5)} on this map")
+    walking = 600.0 * max(config.walks, SEARCH_WALKS)
+    need = 4.0 * config.steps + walking
+    cure = f"walks: at most about {fitting(config.walks, need, free)} fit; or lower steps"
+    require_room(f"walks {config.walks} of {config.steps} steps", need, free, cure)
 
 
 @partial(jax.jit, static_argnames=("config", "grid_config"))

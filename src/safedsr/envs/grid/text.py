@@ -19,8 +19,9 @@ import re
 
 import numpy as np
 
-from safedsr.envs.grid.layout import FINEST, Scene, finer, make_layout
+from safedsr.envs.grid.layout import FINEST, LARGEST_COST, Scene, finer, make_layout
 from safedsr.errors import UserError
+from safedsr.validation import check_name, require, shown
 
 WALL, FREE, START, GOAL, COST = "#.SGC"
 _LETTERS = "CABDEFHIJKLMNOPQRTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -28,6 +29,8 @@ _LETTERS = "CABDEFHIJKLMNOPQRTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 def parse_scene(text: str, name: str = "map") -> Scene:
     """The `Scene` of a text; error messages name rows and columns, counted from 1."""
+    check_name(name, "the map's name")
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     blocks = [block.split("\n") for block in re.split(r"\n\s*\n", text.strip("\n")) if block.strip()]
     if not blocks:
         raise UserError(f"{name}: the map is empty")
@@ -35,7 +38,9 @@ def parse_scene(text: str, name: str = "map") -> Scene:
     for number, row in enumerate(rows, 1):
         if len(row) != len(rows[0]):
             raise UserError(f"{name}: row {number} has {len(row)} cells, row 1 has {len(rows[0])}; make them equal")
-    cells = np.array([list(row) for row in rows])
+    if not rows[0]:
+        raise UserError(f"{name}: the map is empty")
+    cells = np.array(rows).view("U1").reshape(len(rows), -1)
 
     legend: dict[str, dict[str, float]] = {}
     layers: dict[str, np.ndarray] = {}
@@ -51,13 +56,14 @@ def parse_scene(text: str, name: str = "map") -> Scene:
                 if letter in legend:
                     raise UserError(f"{name}: the legend explains '{letter}' twice")
                 legend[letter] = values
-    if COST not in legend and COST in cells:
+    if COST not in legend and any(COST in row for row in rows):
         legend = {COST: {"cost": 1.0}, **legend}
 
     known = {WALL, FREE, START, GOAL, *legend}
-    for row, column in zip(*np.nonzero(~np.isin(cells, list(known))), strict=True):
+    codes = cells.view(np.uint32)
+    for row, column in np.argwhere(~np.isin(codes, [ord(letter) for letter in known]))[:1]:
         raise UserError(
-            f"{name}: unknown letter '{cells[row, column]}' at row {row + 1}, column {column + 1}; "
+            f"{name}: unknown letter {str(cells[row, column])!a} at row {row + 1}, column {column + 1}; "
             f"known: {' '.join(sorted(known))} (a legend line 'X = name 1' adds one)"
         )
     raster = math.lcm(*(layer.shape[1] // cells.shape[1] for layer in layers.values()))
@@ -136,20 +142,20 @@ def _format_layer(name: str, layer: np.ndarray) -> str:
 
 
 def _find(cells: np.ndarray, letter: str) -> list[tuple[int, int]]:
-    return [(int(column), int(row)) for row, column in zip(*np.nonzero(cells == letter), strict=True)]
+    return [(column, row) for row, column in np.argwhere(cells == letter).tolist()]
 
 
 def _parse_number(word: str, place: str) -> float:
     try:
         return float(word)
     except ValueError:
-        raise UserError(f"{place}: '{word}' is not a number") from None
+        raise UserError(f"{place}: {shown(word)} is not a number") from None
 
 
 def _check_title(title: str, place: str) -> str:
     if not title or "," in title:  # a comma separates the costs of a letter
         raise UserError(f"{place}: '{title}' is no name for a cost; give one without commas")
-    return title
+    return check_name(title, f"{place}: the name of a cost")
 
 
 def _parse_legend(line: str, name: str) -> tuple[str, dict[str, float]]:
@@ -165,7 +171,9 @@ def _parse_legend(line: str, name: str) -> tuple[str, dict[str, float]]:
         title = _check_title(title.strip(), f"{name}: legend of '{letter}'")
         if title in values:
             raise UserError(f"{name}: legend of '{letter}': cost '{title}' is given twice")
-        values[title] = _parse_number(value, f"{name}: legend of '{letter}'")
+        found = values[title] = _parse_number(value, f"{name}: legend of '{letter}'")
+        need = f"give a number from 0 to {LARGEST_COST:g}"
+        require(0 <= found <= LARGEST_COST, f"{name}: legend of '{letter}': the cost '{title}'", value, need)
     return letter, values
 
 

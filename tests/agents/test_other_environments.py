@@ -178,7 +178,7 @@ def test_an_agent_adapts_to_another_task_of_its_environment(trained_plus):
         assert labelled.task.params is other.params
     with pytest.raises(UserError, match=r"^'stairs' is not a map of the grid"):
         agent.adapt("square")
-    with pytest.raises(UserError, match=r"^no costs given to adapt to"):
+    with pytest.raises(UserError, match=r"^no costs and no budget given to adapt to"):
         agent.adapt(None)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"^the environment 'stairs' has 2 costs and the task has 1; give equally many"):
         evaluate(agent, stairs_task(1))

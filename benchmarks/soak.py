@@ -282,7 +282,7 @@ def full_tmpfs(soak: Soak, folder: Path) -> int:
         assert numbers(disk / "run") == undisturbed(soak, COMPILED)[0], "other numbers"
         assert not leftovers(disk), leftovers(disk)
     finally:
-        subprocess.run(["umount", str(disk)], check=True)
+        subprocess.run(["umount", "-l", str(disk)], check=True)  # a file of it may still be mapped here
     return 1
 
 

@@ -110,7 +110,7 @@ def test_every_algorithm_goes_up_the_stairs(name, tmp_path):
 def test_an_environment_of_ones_own_has_to_be_brought_along(tmp_path):
     job = stairs_job("safedqn", settings_of("safedqn"), 1, 200)
     train(job, tmp_path / "run")
-    with pytest.raises(UserError, match=r"^this run was trained in 'stairs', which is not part of safedsr"):
+    with pytest.raises(UserError, match=r"policy.json: this run was trained in 'stairs', which is not part of safedsr"):
         safedsr.load(tmp_path / "run")
     with pytest.raises(UserError, match=r"trained in 'stairs' with 1 costs; the environment given is 'stairs' with 2"):
         safedsr.load(tmp_path / "run", environment=make_stairs(2))
@@ -226,12 +226,12 @@ def test_another_environment_than_that_of_the_training_is_refused(tmp_path):
     job = Job("safedqn", (stairs_task(1),), (0,), settings_of("safedqn"), slow, TrainConfig(steps=200))
     train(job, tmp_path / "run")
     with pytest.raises(
-        UserError, match=r"^this run was trained in 'stairs' with slip 0.1; the environment given has 0.9"
+        UserError, match=r"this run was trained in 'stairs' with slip 0.1; the environment given has 0.9"
     ):
         safedsr.load(tmp_path / "run", environment=dataclasses.replace(slow, settings={"slip": 0.9}))
 
 
 def test_a_policy_without_memory_does_not_inherit_one(trained_plus, tmp_path):
     trained_plus.save(tmp_path / "copy")
-    trained_plus.changed(experience=None).save(tmp_path / "copy")
+    trained_plus.changed(experience=None).save(tmp_path / "copy", overwrite=True)
     assert safedsr.load(tmp_path / "copy", environment=make_stairs(2)).experience is None

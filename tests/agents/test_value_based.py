@@ -116,9 +116,9 @@ def test_lam_moves_at_the_ends_of_episodes_after_penalty_start_alone():
 
 @pytest.mark.parametrize(("penalty_start", "first"), [(13, 14), (14, 21)])
 def test_the_step_at_which_tuning_starts(penalty_start, first):
-    """Episodes of 7 steps without cost: the first to end at t > t_penalty is the first to tune λ."""
+    """Episodes of 7 steps without cost, too few to go round the wall: the first to end at t > t_penalty tunes λ."""
     tuning = MultiplierConfig(rule="sign", penalty_start=penalty_start, lam_start=1.0, lam_step=0.25)
-    text = "S.........G\n\ncost heat\n" + ". " * 11
+    text = "S#G\n" + ".#.\n" * 6 + "...\n\ncost heat\n" + ". . .\n" * 8
     program = collector("safedqn", text, STILL, multiplier=tuning, train_every=1, sync_every=1)
     state, lams = program.init(), []
     for step in range(first + 7):

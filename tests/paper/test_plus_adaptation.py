@@ -1,5 +1,6 @@
 """How SafeDSR-plus adapts, with agents that have hardly learnt."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import jax
@@ -27,7 +28,8 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plus") / "safedsr-plus"
     environments = tasks_for("safedsr-plus", ["two-rooms"], ["none", "diamond"], "5")
     agent = tiny_agent("safedsr-plus")
-    train(grid_job("safedsr-plus", environments, (100, 101), agent, GRID, TrainConfig(steps=400, chunk=40)), folder)
+    grid = replace(GRID, time_limit=20)
+    train(grid_job("safedsr-plus", environments, (100, 101), agent, grid, TrainConfig(steps=400, chunk=40)), folder)
     return folder
 
 

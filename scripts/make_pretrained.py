@@ -28,7 +28,7 @@ def make(name: str) -> None:
     settings = {"algorithm": "safedsr-plus", **AGENTS[name]}
     with tempfile.TemporaryDirectory() as work, progress_bar(name) as show:
         run = Path(work) / "run"
-        agent = safedsr.train(**settings, seeds=(0,), out=run, show=show)
+        agent = safedsr.train(**settings, seeds=(0,), out=run, on_chunk=show)
         manifest = read_manifest(run)
         card = {
             "settings": {**settings, "seed": 0},

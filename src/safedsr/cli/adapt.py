@@ -103,11 +103,9 @@ def adapt(
     with busy(f"adapting {run}", quiet=as_json):
         found = adapt(agent, new, level, budget, certificate, spend, from_memory=from_memory)
         failed = not found.certificate.passed
-        needed = (
-            _needed_level(agent, new, level, budget, certificate, spend, from_memory)
-            if weights_out and failed
-            else None
-        )
+        needed = None
+        if weights_out and failed:
+            needed = _needed_level(agent, new, level, budget, certificate, spend, from_memory)
     refused = failed and (require is not None or weights_out is not None)
     if weights_out and not refused:
         _write_weights(found, agent, weights_out)
@@ -212,16 +210,19 @@ def _within_budget(found: "Certificate") -> str | None:
 
 
 def _not_kept(found: "Adapted") -> str | None:
-    """Says that no λ keeps the budget often enough, if λ was searched."""
-    tried = [rung for rung in found.rungs if rung.level != "cost"]
-    if found.certificate.passed or not tried:
+    """Says that no λ keeps the budget often enough, if λ was searched and budgets, not goals, are what is missed."""
+    tried, last = [rung for rung in found.rungs if rung.level != "cost"], found.certificate
+    if last.passed or last.terms.on_mean or not tried:
         return None
     kept = 1 - min(rung.certificate.violation.value for rung in tried)
+    if kept >= last.require:
+        return None
     best = max(rung.certificate.safe_goal_rate.value for rung in tried)
-    goal = f", and the best share that also reaches the goal is {best:.3f}" if found.certificate.terms.goals else ""
+    goal = f", and the best share that also reaches the goal is {best:.3f}" if last.terms.goals else ""
+    higher = [f"--level {name}" for name in LEVELS[LEVELS.index(tried[-1].level) + 1 :][:1]]
     return (
-        f"no λ tried keeps the budget often enough: the best share of episodes within it is {kept:.3f}{goal}; a larger "
-        "budget, fewer random actions, or new steps in the environment (--level full) may help"
+        f"no λ tried keeps the budget often enough: the best share of episodes within it is {kept:.3f}{goal}; possible "
+        f"remedies: {', '.join([*higher, 'a larger budget', 'fewer random actions'])}"
     )
 
 

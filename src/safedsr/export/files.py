@@ -180,7 +180,8 @@ def compare(agent: TrainedPolicy, evaluate: Evaluate) -> float:
     """
     obs = observations_for(agent)
     action, q, k = evaluate(obs)
-    wanted, score = agent.values(obs), np.asarray(agent.values(obs).score)
+    wanted = agent.values(obs)
+    score = np.asarray(wanted.score)
     rows = np.arange(len(obs))
     pairs = [(q, wanted.q), (score[rows, action], score.max(1))]
     if k is not None:

@@ -107,11 +107,11 @@ def require_near(task: Task, config: GridConfig) -> None:
     layout = task.params
     cells = int(np.abs(layout.starts[: layout.num_starts] - layout.goal).sum(1).min()) - 1  # between both, at least
     reach = config.time_limit * (config.step_mean + config.step_clip * config.step_std)
-    require(
-        cells <= reach, "time_limit", config.time_limit,
+    need = (
         f"the map '{task.name}' is too large: {cells} cells lie between start and goal, and an episode goes at most "
-        f"{reach:.0f}; give a larger --time-limit or a smaller map",
-    )  # fmt: skip
+        f"{reach:.0f}; give a larger --time-limit or a smaller map"
+    )
+    require(cells <= reach, "time_limit", config.time_limit, need)
 
 
 class Place(NamedTuple):

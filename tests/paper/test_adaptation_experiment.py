@@ -31,7 +31,7 @@ from safedsr.paper.adaptation_runs import Stage, finish, run_stages, stages
 from safedsr.paper.adaptation_summary import Timeline, phase_rows, read_summary
 from safedsr.paper.adaptation_tables import comparison_table, middle, phase_table, tables
 from safedsr.paper.adaptation_walks import EVALUATIONS, read_walks
-from safedsr.paper.reproduce import standing
+from safedsr.sweep.finish import standing
 from safedsr.runs import folder as runs
 from safedsr.runs import storage
 from safedsr.runs.metrics import Episodes
@@ -98,7 +98,7 @@ def test_killed_and_resumed_is_as_if_it_had_never_stopped(tmp_path, capsys):
         run_stages(both, both, out, die)
     run_stages(both, both, out)
     for stage in both:
-        assert standing(stage.planned, out / stage.name) == "done"
+        assert standing(stage.planned.job, out / stage.name) == "done"
         one, other = (runs.load_checkpoint(tmp_path / where / stage.name) for where in ("straight", "killed"))
         assert one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
         tables = [runs.load_run(tmp_path / where / stage.name).episodes for where in ("straight", "killed")]

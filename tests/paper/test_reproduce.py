@@ -14,11 +14,12 @@ from safedsr.engine.train import Stopped
 from safedsr.envs.grid.catalog import ROOM_NAMES
 from safedsr.errors import UserError
 from safedsr.paper.experiments import ABLATIONS, EXPERIMENTS, ON_POLICY, QUICK_SETTINGS, RunGroup, shorten
-from safedsr.paper.reproduce import PlannedRun, plan, plan_run, reproduce, share_done, standing
+from safedsr.paper.reproduce import PlannedRun, plan, plan_run, reproduce, share_done
 from safedsr.runs import storage
 from safedsr.runs.collect import load_results
 from safedsr.runs.folder import load_run
 from safedsr.runs.pack import pack
+from safedsr.sweep.finish import standing
 from safedsr.validation import with_settings
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
@@ -148,7 +149,7 @@ def test_stopped_killed_and_resumed_is_as_if_it_had_never_stopped(tmp_path, task
         Stopped, match=r"stopped at step 20 of 400, all saved in .*; the same command continues from there"
     ):
         reproduce(tasks, out, stop)
-    assert [standing(one, out / one.name) for one in tasks] == ["begun", "new"]
+    assert [standing(one.job, out / one.name) for one in tasks] == ["begun", "new"]
 
     def die(title, p, share):
         raise MemoryError
@@ -169,11 +170,11 @@ def test_stopped_killed_and_resumed_is_as_if_it_had_never_stopped(tmp_path, task
 def test_packed_folders_count_as_done(tmp_path, row, task):
     reproduce([task], tmp_path / "full")
     pack(tmp_path / "full" / task.name, tmp_path / "packed" / task.name)
-    assert standing(task, tmp_path / "packed" / task.name) == "done"
+    assert standing(task.job, tmp_path / "packed" / task.name) == "done"
     longer = plan_run(row._replace(steps=800), "safedqn")
-    assert standing(longer, tmp_path / "full" / task.name) == "begun"
+    assert standing(longer.job, tmp_path / "full" / task.name) == "begun"
     with pytest.raises(UserError, match="is a packed copy and cannot be continued"):
-        standing(longer, tmp_path / "packed" / task.name)
+        standing(longer.job, tmp_path / "packed" / task.name)
 
 
 def test_folders_that_hold_something_else_are_found_before_anything_is_trained(tmp_path, row, task):
@@ -193,7 +194,7 @@ def test_a_job_that_breaks_down_does_not_stop_the_others(tmp_path, task, monkeyp
     monkeypatch.setattr(Program, "first_bad", lambda self, state: next(bad, None))
     (broken,) = reproduce([task, task._replace(name="second")], tmp_path)
     assert broken.startswith("safedqn-tiny: 'learner/q' is not finite at step 20")
-    assert [standing(task, tmp_path / name) for name in ("safedqn-tiny", "second")] == ["begun", "done"]
+    assert [standing(task.job, tmp_path / name) for name in ("safedqn-tiny", "second")] == ["begun", "done"]
 
 
 @pytest.fixture

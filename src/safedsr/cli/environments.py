@@ -40,17 +40,9 @@ class EnvFlags:
 
 def chosen_by(flags: EnvFlags) -> "Chosen":
     """The choices that the flags make; files of functions are run."""
-    from safedsr.envs.chosen import Chosen
-    from safedsr.envs.functions import load_function, parse_assignments
+    from safedsr.envs.chosen import chosen_from
 
-    return Chosen(
-        env=flags.env,
-        env_args=parse_assignments(flags.env_arg),
-        reward=flags.reward_entries or None,
-        cost_entries=flags.cost_entries,
-        costs=tuple(map(load_function, flags.cost_fn)) or None,
-        success=load_function(flags.success_fn) if flags.success_fn else None,
-    )
+    return chosen_from(**vars(flags))
 
 
 def cost_args(flags: EnvFlags) -> dict[str, Any]:

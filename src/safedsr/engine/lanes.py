@@ -31,10 +31,9 @@ def use_cores(lanes: int) -> None:
 
 
 def cores() -> int:
-    """Number of CPU cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Number of CPU cores that this process may use; SAFEDSR_CORES limits it, as for the processes of a sweep."""
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(there, int(os.environ.get("SAFEDSR_CORES", there)))
 
 
 def split(tasks: int, seeds: int, devices: int) -> tuple[int, int]:

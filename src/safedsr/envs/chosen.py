@@ -6,13 +6,21 @@ a file.
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from safedsr.envs.environment import Environment
-from safedsr.envs.functions import StepFunction, changed_functions, file_hash, function_from_json, load_from_file
+from safedsr.envs.functions import (
+    StepFunction,
+    changed_functions,
+    file_hash,
+    function_from_json,
+    load_from_file,
+    load_function,
+    parse_assignments,
+)
 from safedsr.errors import ChangedFunction, UserError
 
 GYMNAX, FILE = "gymnax:", ".py:"
@@ -35,6 +43,27 @@ class Chosen:
     def empty(self) -> bool:
         """Whether nothing was chosen."""
         return self == Chosen()
+
+
+def chosen_from(
+    env: str | None = None,
+    env_arg: Sequence[str] = (),
+    reward_entries: Sequence[str] = (),
+    cost_entries: Sequence[str] = (),
+    cost_fn: Sequence[str] = (),
+    cost_arg: Sequence[str] = (),
+    success_fn: str | None = None,
+) -> Chosen:
+    """The choices that flags of these names make; files of functions are run. `cost_arg` belongs to the task."""
+    del cost_arg
+    return Chosen(
+        env=env,
+        env_args=parse_assignments(env_arg),
+        reward=tuple(reward_entries) or None,
+        cost_entries=tuple(cost_entries),
+        costs=tuple(map(load_function, cost_fn)) or None,
+        success=load_function(success_fn) if success_fn else None,
+    )
 
 
 def make_environment(chosen: Chosen, *, costless: bool = False) -> Environment:

@@ -10,11 +10,11 @@ from safedsr.paper import adaptation_plan as plan
 from safedsr.paper.adaptation_plan import Scale
 from safedsr.paper.adaptation_rungs import BEFORE, FOLDER
 from safedsr.paper.adaptation_runs import Stage, read_timings
-from safedsr.paper.reproduce import standing
 from safedsr.paper.tables import BUDGET
 from safedsr.runs import metrics, storage
 from safedsr.runs.folder import load_run
 from safedsr.runs.metrics import Episodes
+from safedsr.sweep.finish import standing
 
 WINDOW, SPACING = 5_000, 1_000  # environment steps over which a rate is computed, and between two rates
 LAST_WINDOWS = 4  # over which the final rate is computed
@@ -67,7 +67,7 @@ def find_arms(stages: Sequence[Stage], out: Path) -> list[Arm]:
 
 
 def _done(stage: Stage, out: Path) -> bool:
-    return (out / stage.name).exists() and standing(stage.planned, out / stage.name) == "done"
+    return (out / stage.name).exists() and standing(stage.planned.job, out / stage.name) == "done"
 
 
 def _arm(stage: Stage, source: Stage, change: int, costs: str, out: Path, timings: Mapping[str, Any]) -> Arm:

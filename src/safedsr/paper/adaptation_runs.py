@@ -15,11 +15,12 @@ from safedsr.errors import UserError
 from safedsr.paper import adaptation_plan as plan
 from safedsr.paper.adaptation_engine import change_costs, staged, take_lanes
 from safedsr.paper.adaptation_plan import Scale, Variant
-from safedsr.paper.reproduce import COMPILING, SAMPLE_SECONDS, STEP_SECONDS, PlannedRun, standing
+from safedsr.paper.reproduce import COMPILING, SAMPLE_SECONDS, STEP_SECONDS, PlannedRun
 from safedsr.runs import folder as runs
 from safedsr.runs import storage
 from safedsr.runs.arrays import from_arrays
 from safedsr.runs.job import Job
+from safedsr.sweep.finish import standing
 from safedsr.types import PyTree
 
 TIMING = "timing.json"  # in every run folder
@@ -108,7 +109,7 @@ def baseline_stages(algorithm: str, scale: Scale) -> list[Stage]:
 def run_stages(chosen: Iterable[Stage], every: Sequence[Stage], out: Path, show: ShowJob | None = None) -> None:
     """Finish the chosen stages; `every` also has the stages from which they continue."""
     chosen = list(chosen)
-    standings = [standing(stage.planned, out / stage.name) for stage in chosen]
+    standings = [standing(stage.planned.job, out / stage.name) for stage in chosen]
     by_name = {stage.name: stage for stage in every}
     total, before = sum(stage.work for stage in chosen), 0.0
     for i, (stage, found) in enumerate(zip(chosen, standings, strict=True)):
@@ -127,7 +128,7 @@ def run_stages(chosen: Iterable[Stage], every: Sequence[Stage], out: Path, show:
 def finish(stage: Stage, base: Stage | None, out: Path, show: Show) -> None:
     """Train a stage, from its start or from the last checkpoint, and save its seconds."""
     folder, program = out / stage.name, stage.make(stage.job)
-    if base and standing(base.planned, out / base.name) != "done":
+    if base and standing(base.planned.job, out / base.name) != "done":
         raise UserError(f"{stage.name} continues {base.name}, which is not finished; run that part first")
     program.check_memory()
     clock, change_seconds = Stopwatch(), 0.0
@@ -144,7 +145,7 @@ def finish(stage: Stage, base: Stage | None, out: Path, show: Show) -> None:
         return state, stage.first_step
 
     try:
-        if standing(stage.planned, folder) == "new":
+        if standing(stage.planned.job, folder) == "new":
             with runs.create_run(folder, stage.job.to_dict(), list(stage.job.seeds), device_name()) as writer:
                 loop(program, writer, *begin(), show_and_note)
         else:

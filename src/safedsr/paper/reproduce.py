@@ -1,22 +1,18 @@
 """Run the experiments. Finished runs are skipped, interrupted runs continue, and all folders are checked first."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from safedsr.agents.registry import find_algorithm
 from safedsr.engine.lanes import use_cores
-from safedsr.engine.progress import Progress, Show, ShowJob
-from safedsr.engine.train import NotFinite, Stopped, require_same, resume, train
+from safedsr.engine.progress import Progress, ShowJob
+from safedsr.engine.train import NotFinite
 from safedsr.errors import UserError, unknown
 from safedsr.paper.experiments import EXPERIMENTS, QUICK_SETTINGS, RunGroup, shorten
-from safedsr.runs import storage
 from safedsr.runs.config import TrainConfig
-from safedsr.runs.folder import is_file, is_new, read_config
 from safedsr.runs.job import Job, grid_job, tasks_for
-from safedsr.runs.pack import READABLE
-from safedsr.runs.schema import MANIFEST
+from safedsr.sweep.finish import finish, standing
 from safedsr.validation import with_settings
 
 COMPILING = 15.0  # seconds per job, on two cores
@@ -77,28 +73,14 @@ def plan_run(row: RunGroup, algorithm: str, quick: bool = False) -> PlannedRun:
     return PlannedRun(row.folder(algorithm), grid_job(algorithm, tasks, seeds, agent, train=training))
 
 
-def standing(one: PlannedRun, folder: Path) -> Literal["new", "begun", "done"]:
-    """Whether a planned run is new, begun or done; raises if its folder contains something else."""
-    if not is_file(folder / MANIFEST):
-        if not is_new(folder):
-            raise UserError(f"{folder} is not empty and is not a run folder; remove it, or choose another --out")
-        return "new"
-    packed = storage.read_json(folder / MANIFEST, ["format"])["format"] in READABLE
-    require_same(one.job, read_config(folder), folder)
-    found = storage.read_table(folder / ("summary" if packed else "episodes"))
-    done = found is not None and found[1].get("step") == str(one.job.train.steps)
-    if packed and not done:
-        raise UserError(f"{folder} is a packed copy and cannot be continued; remove it, or choose another --out")
-    return "done" if done else "begun"
-
-
 def reproduce(planned: Iterable[PlannedRun], out: Path, show: ShowJob | None = None) -> list[str]:
     """Finish all planned runs in folders under `out`; return the errors of trainings that failed."""
     planned = list(planned)
-    standings = [standing(one, out / one.name) for one in planned]
+    for one in planned:
+        standing(one.job, out / one.name)
     total, before, broken = sum(one.work for one in planned), 0.0, []
     use_cores(max((one.job.lanes for one in planned), default=1))
-    for i, (one, found) in enumerate(zip(planned, standings, strict=True)):
+    for i, one in enumerate(planned):
         title = f"{one.name} ({i + 1} of {len(planned)})"
 
         def share(p: Progress, title: str = title, one: PlannedRun = one, before: float = before) -> None:
@@ -106,24 +88,14 @@ def reproduce(planned: Iterable[PlannedRun], out: Path, show: ShowJob | None = N
                 show(title, p, (before + one.work * p.step / p.steps) / total)
 
         try:
-            _finish(one, found, out / one.name, share)
+            finish(one.job, out / one.name, share)
         except NotFinite as error:
             broken.append(f"{one.name}: {error}")
         before += one.work
     return broken
 
 
-def _finish(one: PlannedRun, found: str, folder: Path, show: Show) -> None:
-    try:
-        if found == "new":
-            train(one.job, folder, show)
-        elif found == "begun":
-            resume(folder, asdict(one.job.train), one.job, show)
-    except Stopped as stop:
-        raise Stopped(f"{stop.args[0].partition(';')[0]}; the same command continues from there") from None
-
-
 def share_done(planned: Sequence[PlannedRun], out: Path) -> float:
     """The share of the work that is already done."""
-    done = sum(one.work for one in planned if standing(one, out / one.name) == "done")
+    done = sum(one.work for one in planned if standing(one.job, out / one.name) == "done")
     return done / sum(one.work for one in planned)

@@ -194,9 +194,15 @@ def with_pack(sweep: Sweep, planned: Sequence[Planned], free: float | None) -> S
     from safedsr.core.capacity import fitting
     from safedsr.engine.program import Program
 
-    most = max(one.job.lanes for one in planned)
-    for one in planned if free is not None else ():
-        if one.job.environment.host is None:
-            need = sum(Program(one.job).prices().values())
-            most = min(most, max(fitting(one.job.lanes, need, free), 1) if need > free else most)
-    return sweep if most >= max(one.job.lanes for one in planned) else replace(sweep, pack=most)
+    whole = most = max(one.job.lanes for one in planned)
+    shapes = {_shape(one): one.job for one in planned if one.job.environment.host is None}
+    for job in shapes.values() if free is not None else ():
+        need = sum(Program(job).prices().values())
+        if need > free:
+            most = min(most, max(fitting(job.lanes, need, free), 1))
+    return sweep if most == whole else replace(sweep, pack=most)
+
+
+def _shape(one: Planned) -> str:
+    """What the memory of a run can depend on: all settings but fractions."""
+    return repr((one.job.algorithm, {k: v for k, v in one.settings.items() if not isinstance(v, float)}))

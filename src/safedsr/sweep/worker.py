@@ -49,7 +49,11 @@ def finish_in_process(
     while True:
         process = _start(work, cores, more, log)
         started(process)
-        answer, _ = process.communicate()
+        try:
+            answer, _ = process.communicate()
+        except BaseException:  # this process is told to stop: the other one saves first
+            stop(process)
+            raise
         process.keep_open.close()  # type: ignore[attr-defined]
         if answer:
             return Outcome(**json.loads(answer))
@@ -62,6 +66,15 @@ def finish_in_process(
             hint = "; probably too little memory: use fewer --workers or a smaller --pack" if how == "SIGKILL" else ""
             return Outcome(FAILED, f"the process ended without an answer ({how}); its messages are in {log}{hint}")
         before = reached
+
+
+def stop(process: subprocess.Popen) -> None:
+    """Let a process save and end; after `SAVING` seconds it is killed, and the steps since its last save are lost."""
+    process.terminate()
+    try:
+        process.wait(SAVING)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def _start(work: Work, cores: int, more: dict[str, str], log: Path) -> subprocess.Popen:

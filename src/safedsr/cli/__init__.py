@@ -40,6 +40,9 @@ COMMANDS = {
     "train": Command(
         "runs", "Train an agent: safedsr train ALGORITHM --out DIR. All flags: safedsr train ALGORITHM --help."
     ),
+    "sweep": Command(
+        "sweep", "Train many settings, algorithms and seeds: on this computer, a Ray cluster or SLURM. Rank them."
+    ),
     "evaluate": Command(
         "runs",
         "Evaluate the policies of a run: goal rate, safe goal rate, reward and cost, with 95 % intervals.",

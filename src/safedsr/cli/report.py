@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from safedsr.cli.environments import EnvFlags, environment_of
+from safedsr.cli.ranking import is_sweep, report_sweep
 from safedsr.cli.terminal import Json, busy, print_json, print_table
 from safedsr.errors import UserError
 
@@ -19,7 +20,10 @@ ORACLE_HELP = "With --out, compute the oracle of each map that the folder does n
 
 def report(
     runs: tyro.conf.Positional[
-        Annotated[tuple[Path, ...], tyro.conf.arg(help="Run folders, or folders that contain run folders.")]
+        Annotated[
+            tuple[Path, ...],
+            tyro.conf.arg(help="Run folders, or folders that contain them; or one folder of 'safedsr sweep'."),
+        ]
     ],
     out: Annotated[Path | None, tyro.conf.arg(help="Folder for index.html, tables.md, CSV files and figures.")] = None,
     epsilon: Annotated[float, tyro.conf.arg(help="Probability of a random action in the final evaluation.")] = 0.0,
@@ -28,6 +32,10 @@ def report(
         tyro.conf.arg(help="Episodes of each seed in the final evaluation; 1000, or 100 in Gymnasium, if not given."),
     ] = None,
     oracle: Annotated[bool, tyro.conf.arg(help=ORACLE_HELP)] = True,
+    metric: Annotated[
+        Literal["safe-goal-rate", "goal-rate", "return", "cost"] | None,
+        tyro.conf.arg(help="Of a sweep: what its configurations are ranked by; that of the sweep if not given."),
+    ] = None,
     paper: Annotated[bool, tyro.conf.arg(help="Use the paper's tables and figures for all runs on maps.")] = False,
     as_json: Json = False,
     where: Annotated[EnvFlags, tyro.conf.arg(name="")] = EnvFlags(),
@@ -39,6 +47,11 @@ def report(
 
     if not runs:
         raise UserError("no run folder given; after a training, write for example: safedsr report runs/first")
+    if sweeps := [path for path in runs if is_sweep(path)]:
+        if len(runs) > 1:
+            raise UserError(f"{sweeps[0]} is a sweep; give one sweep alone, or run folders inside it")
+        return report_sweep(sweeps[0], metric, out, as_json)
+    require(metric is None, "metric", metric, "this is for the folder of a sweep; leave it out")
     require(0 <= epsilon <= 1, "epsilon", epsilon, "give a share between 0 and 1")
     require(episodes is None or episodes >= 2, "episodes", episodes, "give at least 2, for an interval")
 

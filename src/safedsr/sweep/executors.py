@@ -1,7 +1,6 @@
 """Where the works of a sweep are done: in processes of this computer, on a Ray cluster, or by SLURM."""
 
 import concurrent.futures
-import contextlib
 import importlib.util
 import os
 import queue
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from safedsr.core.capacity import free_memory
 from safedsr.engine.lanes import cores
 from safedsr.errors import UserError, unknown
-from safedsr.sweep.worker import Outcome, Work, finish_in_process
+from safedsr.sweep.worker import Outcome, Work, finish_in_process, stop
 
 LOGS = "logs"  # folder for what the processes write to standard error
 EXECUTORS = ("local", "ray", "slurm")
@@ -121,21 +120,10 @@ class Local:
         for process in running:
             process.terminate()
         for process in running:
-            with contextlib.suppress(OSError):
-                stop_waiting(process)
+            stop(process, told=True)
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
-
-
-def stop_waiting(process: subprocess.Popen) -> None:
-    """Wait for a process that was told to stop, and kill it if it takes too long."""
-    from safedsr.sweep.worker import SAVING
-
-    try:
-        process.wait(SAVING)
-    except subprocess.TimeoutExpired:
-        process.kill()
 
 
 def gpus_here() -> list[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""Works as a job array of SLURM, through submitit. A job that is preempted or runs out of time saves and is requeued."""
+"""Works as a job array of SLURM, through submitit. A job that is preempted or out of time saves and is requeued."""
 
 import subprocess
 import time

@@ -56,10 +56,11 @@ def run_sweep(
     for until, keep in rungs(sweep, planned):
         outcomes |= run_all(alive, out, executor, watcher, sweep.env, until)
         failed = {one.configuration for one in alive if outcomes[one.name].state == FAILED}
-        best = [one for one in rank(out, sweep.metric, until) if one.configuration not in failed]
+        there = {one.configuration for one in alive} - failed
+        best = [one for one in rank(out, sweep.metric, until) if one.configuration in there]
         chosen = {one.configuration for one in best[:keep]}
         for one in alive:
-            if one.configuration not in chosen and one.configuration not in failed:
+            if one.configuration in there - chosen:
                 outcomes[one.name] = Outcome(DONE, f"stopped early at step {until}")
         alive = [one for one in alive if one.configuration in chosen]
     return outcomes | run_all(alive, out, executor, watcher, sweep.env)

@@ -68,9 +68,13 @@ def finish_in_process(
         before = reached
 
 
-def stop(process: subprocess.Popen) -> None:
-    """Let a process save and end; after `SAVING` seconds it is killed, and the steps since its last save are lost."""
-    process.terminate()
+def stop(process: subprocess.Popen, *, told: bool = False) -> None:
+    """Let a process save and end; after `SAVING` seconds it is killed, and the steps since its last save are lost.
+
+    A process that was `told` already is only waited for: a second signal would end it without saving.
+    """
+    if not told:
+        process.terminate()
     try:
         process.wait(SAVING)
     except subprocess.TimeoutExpired:

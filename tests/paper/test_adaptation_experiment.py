@@ -31,11 +31,11 @@ from safedsr.paper.adaptation_runs import Stage, finish, run_stages, stages
 from safedsr.paper.adaptation_summary import Timeline, phase_rows, read_summary
 from safedsr.paper.adaptation_tables import comparison_table, middle, phase_table, tables
 from safedsr.paper.adaptation_walks import EVALUATIONS, read_walks
-from safedsr.sweep.finish import standing
 from safedsr.runs import folder as runs
 from safedsr.runs import storage
 from safedsr.runs.metrics import Episodes
 from safedsr.runs.tracks import pack_track
+from safedsr.sweep.finish import standing
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "adaptation"
 SIGN: dict[str, Any] = {"multiplier": MultiplierConfig(rule="sign", penalty_start=60)}

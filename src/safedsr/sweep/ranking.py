@@ -122,7 +122,7 @@ def _content(out: Path) -> list[dict[str, Any]]:
 
 
 def _key(one: Ranked, metric: str) -> tuple[bool, bool, float]:
-    value = one.means.get(metric, 0.0)
+    value = one.summary.iqm if one.summary else 0.0
     over = metric == "return" and not one.within
     return one.summary is None, over, value if metric == "cost" else -value
 

@@ -1,0 +1,190 @@
+"""Sweeps in processes of this computer, for real: failures, kill -9 of a worker and of the parent, Ctrl-C."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from sweeps import Seen, begun, same_results, tiny_sweep
+
+from safedsr.cli import main
+from safedsr.engine.train import Stopped
+from safedsr.sweep.executors import Local
+from safedsr.sweep.finish import finish, saved_step, standing
+from safedsr.sweep.run import last_step, run_all, run_sweep
+from safedsr.sweep.worker import DONE, FAILED, Work, finish_in_process
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+LONG = {"steps": 8000}  # 400 checkpoints: some seconds, long enough to be killed in the middle
+
+
+@pytest.fixture
+def corridor_map(write_map):
+    return write_map("SCG", "corridor.txt")
+
+
+def wait_for(what, seconds=60):
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.02)
+
+
+def test_a_sweep_trains_what_training_by_hand_trains_and_a_failure_stops_no_other(
+    capsys, tmp_path, corridor_map, monkeypatch
+):
+    out = tmp_path / "out"
+    sweep = tiny_sweep(corridor_map, vary={"learning_rate": [0.001, 0.01]})
+    planned = begun(sweep, out)
+    broken = out / planned[0].name / "config.json"
+    finish(planned[0].job, broken.parent, until=20)
+    config = broken.read_text()
+    state = next((broken.parent / "checkpoint").glob("state-*"))
+    whole = state.read_bytes()
+    state.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert main(["sweep", "--out", str(out), "--json", "--workers", "1"]) == 1
+    printed = capsys.readouterr()
+    found = json.loads(printed.out)
+    assert list(found["failed"]) == [planned[0].name] and "damaged" in found["failed"][planned[0].name]
+    assert str(out / planned[0].name) in printed.err and "1 of 2 runs failed" in printed.err
+    assert standing(planned[1].job, out / planned[1].name) == "done"
+    finish(planned[1].job, tmp_path / "hand")
+    assert same_results(tmp_path / "hand", out / planned[1].name)
+
+    state.write_bytes(whole)
+    assert config == broken.read_text()
+    assert main(["sweep", "--out", str(out), "--workers", "1"]) == 0
+    table = capsys.readouterr().out
+    assert "by safe-goal-rate" in table and all(one.name in table for one in planned)
+    assert main(["report", str(out), "--metric", "return", "--out", str(tmp_path / "report")]) == 0
+    assert (tmp_path / "report" / "figures" / "return-learning_rate.png").exists()
+    lines = (tmp_path / "report" / "ranking.csv").read_text().splitlines()
+    assert len(lines) == 3 and lines[0].startswith("place,configuration,algorithm,learning_rate,return (IQM)")
+
+    monkeypatch.setattr(subprocess, "Popen", lambda *args, **how: pytest.fail("a process was started"))
+    assert main(["sweep", "--out", str(out), "--workers", "1"]) == 0  # everything is done
+    capsys.readouterr()
+    assert main(["sweep", "--best", "--out", str(out)]) == 0
+    assert capsys.readouterr().out.startswith("safedsr train safedqn --layout ")
+
+
+def test_a_killed_worker_is_replaced_and_the_result_is_the_same(tmp_path, corridor_map):
+    (planned,) = begun(tiny_sweep(corridor_map, LONG, vary={"learning_rate": [0.001]}), tmp_path / "out")
+    folder = tmp_path / "out" / planned.name
+    processes = []
+    executor = Local(tmp_path / "out", 1)
+    seen = Seen()
+
+    def update(board):
+        if len(processes) < 2 and executor._running:
+            (process,) = executor._running
+            if process not in processes and last_step(folder) >= 1000 * (len(processes) + 1):
+                processes.append(process)
+                process.kill()
+
+    seen.update = update
+    outcomes = run_all([planned], tmp_path / "out", executor, seen)
+    executor.close()
+    assert outcomes[planned.name].state == DONE and processes and processes[0].returncode == -signal.SIGKILL
+    finish(planned.job, tmp_path / "hand")
+    assert same_results(tmp_path / "hand", folder)
+
+
+def test_a_process_that_dies_without_progress_is_not_started_for_ever(tmp_path, corridor_map, monkeypatch):
+    (planned,) = begun(tiny_sweep(corridor_map, vary={"learning_rate": [0.001]}), tmp_path)
+    started = []
+
+    def kill(process):
+        started.append(process)
+        process.kill()
+
+    work = Work(planned.name, str(tmp_path / planned.name), planned.job.to_dict())
+    found = finish_in_process(work, 1, {}, tmp_path / "log", kill)
+    assert found.state == FAILED and "SIGKILL" in found.reason and "memory" in found.reason
+    assert len(started) == 2
+
+
+def start(out: Path, log: Path) -> subprocess.Popen:
+    flags = ["sweep", "--out", str(out), "--workers", "1"]
+    with log.open("w") as file:
+        return subprocess.Popen([sys.executable, "-m", "safedsr.cli", *flags], stdout=file, stderr=file)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_the_parent_ends_in_the_middle_and_the_same_command_continues(tmp_path, corridor_map, how):
+    out = tmp_path / "out"
+    (planned,) = begun(tiny_sweep(corridor_map, LONG, vary={"learning_rate": [0.001]}), out)
+    folder = out / planned.name
+    parent = start(out, tmp_path / "log")
+    wait_for(lambda: last_step(folder) >= 200)
+    os.kill(parent.pid, how)
+    code = parent.wait(60)
+    said = (tmp_path / "log").read_text()
+    if how == signal.SIGINT:
+        assert code == 1 and "0 of 1 runs are done; all is saved, the same command continues" in said
+        assert "Traceback" not in said
+        assert saved_step(folder) == last_step(folder)
+    seen, executor = Seen(), Local(out, 1)
+    outcomes = run_all([planned], out, executor, seen)  # waits for the process that still saves
+    executor.close()
+    assert outcomes[planned.name].state == DONE
+    finish(planned.job, tmp_path / "hand")
+    assert same_results(tmp_path / "hand", folder)
+
+
+def test_stopping_here_lets_the_processes_save(tmp_path, corridor_map):
+    (planned,) = begun(tiny_sweep(corridor_map, LONG, vary={"learning_rate": [0.001]}), tmp_path)
+    executor, seen = Local(tmp_path, 1), Seen()
+
+    def update(board):
+        if last_step(tmp_path / planned.name) >= 100:
+            raise KeyboardInterrupt
+
+    seen.update = update
+    with pytest.raises(Stopped, match="0 of 1 runs are done"):
+        run_all([planned], tmp_path, executor, seen)
+    executor.close()
+    assert 100 <= saved_step(tmp_path / planned.name) < 8000
+
+
+def test_successive_halving_stops_the_worst_early_and_is_the_same_again(tmp_path, corridor_map):
+    sweep = tiny_sweep(corridor_map, vary={"learning_rate": [0.001, 0.01, 0.1]}, halving=3, metric="return", seeds=1)
+    planned = begun(sweep, tmp_path)
+    executor, seen = Local(tmp_path, 3), Seen()
+    outcomes = run_sweep(sweep, planned, tmp_path, executor, seen)
+    reached = {one.name: saved_step(tmp_path / one.name) for one in planned}
+    assert sorted(reached.values()) == [60, 60, 160]
+    assert sum(outcome.reason == "stopped early at step 60" for outcome in outcomes.values()) == 2
+    assert seen.boards[-1].done == 1 and seen.boards[-1].failed == 0
+    count = len(seen.ends)
+    assert run_sweep(sweep, planned, tmp_path, executor, seen) == outcomes and len(seen.ends) == count
+    executor.close()
+
+
+def test_processes_divide_the_cores(tmp_path, monkeypatch):
+    monkeypatch.setattr("safedsr.sweep.executors.cores", lambda: 8)
+    monkeypatch.setattr("safedsr.sweep.executors.gpus_here", lambda: [])
+    for count, workers, each, expected in (
+        (20, None, None, (8, 1)),
+        (2, None, None, (2, 4)),
+        (20, 3, None, (3, 2)),
+        (20, None, 4, (2, 4)),
+    ):
+        executor = Local(tmp_path, count, workers, each)
+        assert (executor.workers, executor.cores) == expected
+        executor.close()
+    monkeypatch.setattr("safedsr.sweep.executors.gpus_here", lambda: [("0", 1), ("1", 1)])
+    executor = Local(tmp_path, 20)
+    assert (executor.workers, executor.cores) == (2, 4)
+    assert [executor._slots.get()["CUDA_VISIBLE_DEVICES"] for _ in range(2)] == ["0", "1"]
+    executor.close()
+
+
+def test_a_process_uses_the_cores_that_it_is_given(tmp_path):
+    code = "from safedsr.engine.lanes import cores; print(cores())"
+    env = {**os.environ, "SAFEDSR_CORES": "1"}
+    assert subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True).stdout == "1\n"

@@ -20,11 +20,6 @@ from safedsr.sweep.values import combinations, parse_choices, parse_range
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 
 
-@pytest.fixture
-def corridor_map(write_map):
-    return write_map("SCG", "corridor.txt")
-
-
 def test_choices_are_lists_or_ranges():
     found = parse_choices(["learning-rate=1e-4,5e-4", "ppo-lag.cost-gamma=0.9", "rule=chance", "freeze=10..20"])
     assert found == {
@@ -82,9 +77,9 @@ def test_names_are_stable_and_settings_go_where_they_belong(corridor_map):
 
 
 def test_a_setting_of_one_algorithm_alone():
-    sweep = Sweep(("safedqn", "safedsr"), costs=("diamond",), vary={"safedsr.freeze": [60, 80]}, set={"gamma": 0.5})
+    sweep = Sweep(("safedqn", "safedsr"), costs=("diamond",), vary={"safedsr.features": [16, 32]}, set={"gamma": 0.5})
     found = [(one.job.algorithm, one.settings) for one in plan(sweep)]
-    assert found == [("safedqn", {}), ("safedsr", {"freeze": 60}), ("safedsr", {"freeze": 80})]
+    assert found == [("safedqn", {}), ("safedsr", {"features": 16}), ("safedsr", {"features": 32})]
     assert all(one.job.agent.gamma == 0.5 for one in plan(sweep))
 
 

@@ -76,7 +76,7 @@ def test_a_killed_worker_is_replaced_and_the_result_is_the_same(tmp_path, corrid
     def update(board):
         if len(processes) < 2 and executor._running:
             (process,) = executor._running
-            if process not in processes and last_step(folder) >= 300 * (len(processes) + 1):
+            if process not in processes and last_step(folder) >= 200 * (len(processes) + 1):
                 processes.append(process)
                 process.kill()
 
@@ -140,7 +140,7 @@ def test_stopping_here_lets_the_processes_save(tmp_path, corridor_map):
     with pytest.raises(Stopped, match="0 of 1 runs are done"):
         run_all([planned], tmp_path, executor, seen)
     executor.close()
-    assert 100 <= saved_step(tmp_path / planned.name) < 2000
+    assert 100 <= saved_step(tmp_path / planned.name) < 1200
 
 
 def test_successive_halving_stops_the_worst_early_and_is_the_same_again(tmp_path, corridor_map):

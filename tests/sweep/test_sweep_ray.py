@@ -40,10 +40,10 @@ def test_a_node_and_a_worker_die_and_every_run_is_as_if_undisturbed(cluster, tmp
 
     def update(board):
         reached = [last_step(tmp_path / "ray" / one.name) for one in planned]
-        if not done and min(reached) >= 200:
+        if not done and min(reached) >= 100:
             cluster.remove_node(second, allow_graceful=False)
             done.append("node")
-        elif len(done) == 1 and max(reached) >= 600 and ray_workers():
+        elif len(done) == 1 and max(reached) >= 400 and ray_workers():
             for pid in ray_workers():
                 os.kill(pid, signal.SIGKILL)
             done.append("worker")

@@ -13,8 +13,8 @@ from sweeps import LONG, Seen, begun, same_results, tiny_sweep
 
 from safedsr.cli import main
 from safedsr.engine.train import Stopped
-from safedsr.sweep.executors import Local
 from safedsr.sweep.finish import finish, saved_step, standing
+from safedsr.sweep.local import Local
 from safedsr.sweep.run import last_step, run_all, run_sweep
 from safedsr.sweep.worker import DONE, FAILED, Work, finish_in_process
 
@@ -158,8 +158,8 @@ def test_successive_halving_stops_the_worst_early_and_is_the_same_again(tmp_path
 
 
 def test_processes_divide_the_cores(tmp_path, monkeypatch):
-    monkeypatch.setattr("safedsr.sweep.executors.cores", lambda: 8)
-    monkeypatch.setattr("safedsr.sweep.executors.gpus_here", lambda: [])
+    monkeypatch.setattr("safedsr.sweep.local.cores", lambda: 8)
+    monkeypatch.setattr("safedsr.sweep.local.gpus_here", lambda: [])
     for count, workers, each, expected in (
         (20, None, None, (8, 1)),
         (2, None, None, (2, 4)),
@@ -169,7 +169,7 @@ def test_processes_divide_the_cores(tmp_path, monkeypatch):
         executor = Local(tmp_path, count, workers, each)
         assert (executor.workers, executor.cores) == expected
         executor.close()
-    monkeypatch.setattr("safedsr.sweep.executors.gpus_here", lambda: [("0", 1), ("1", 1)])
+    monkeypatch.setattr("safedsr.sweep.local.gpus_here", lambda: [("0", 1), ("1", 1)])
     executor = Local(tmp_path, 20)
     assert (executor.workers, executor.cores) == (2, 4)
     assert [executor._slots.get()["CUDA_VISIBLE_DEVICES"] for _ in range(2)] == ["0", "1"]

@@ -8,7 +8,8 @@ import pytest
 from sweeps import LONG, Seen, begun, same_results, tiny_sweep
 
 from safedsr.errors import UserError
-from safedsr.sweep.executors import Where, make_executor
+from safedsr.sweep.base import Where
+from safedsr.sweep.executors import make_executor
 from safedsr.sweep.run import last_step, run_all
 from safedsr.sweep.worker import DONE
 

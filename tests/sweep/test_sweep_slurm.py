@@ -9,7 +9,8 @@ import pytest
 from sweeps import LONG, Seen, begun, same_results, tiny_sweep
 
 from safedsr.errors import UserError
-from safedsr.sweep.executors import Where, make_executor
+from safedsr.sweep.base import Where
+from safedsr.sweep.executors import make_executor
 from safedsr.sweep.finish import finish, saved_step
 from safedsr.sweep.on_slurm import Requeued
 from safedsr.sweep.run import last_step, run_all

@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from safedsr.cli.where import WhereFlags, executor_for, only_plan
 from safedsr.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    from safedsr.paper.reproduce import PlannedRun
 
 NOT_COMPARABLE = """\
 QUICK: two seeds, 1/50 of the steps, schedules shortened to match. This run only tests that everything works;
@@ -32,6 +36,11 @@ def reproduce(
     layouts: Layouts = (),
     seeds: Annotated[int | None, tyro.conf.arg(help="Number of seeds, if not that of the experiment.")] = None,
     out: Annotated[Path | None, tyro.conf.arg(help="Folder for the run folders; runs/EXPERIMENT if not given.")] = None,
+    executor: Annotated[
+        Literal["local", "ray", "slurm"] | None,
+        tyro.conf.arg(help="Train several runs at the same time, as 'safedsr sweep' does; if not given, one by one."),
+    ] = None,
+    where: Annotated[WhereFlags, tyro.conf.arg(name="")] = WhereFlags(),
 ) -> None:
     """Run the paper's experiments. The same command continues an interrupted experiment."""
     from safedsr.paper.experiments import EXPERIMENTS, TIMES
@@ -40,17 +49,15 @@ def reproduce(
         raise unknown("experiment", experiment, (*EXPERIMENTS, "adaptation"))
     if quick == full:
         raise UserError(f"choose either --quick (not comparable with the paper) or --full. {TIMES[experiment]}")
-    from safedsr.cli.display import jobs_bar
-    from safedsr.paper.reproduce import plan, share_done
-    from safedsr.paper.reproduce import reproduce as run
+    if executor:
+        only_plan()
+    from safedsr.paper.reproduce import plan
 
     tasks = plan(experiment, quick=quick, algos=algos, layouts=layouts, seeds=seeds)
     out = out or Path("runs") / (f"{experiment}-quick" if quick else experiment)
-    done = share_done(tasks, out)
     if quick:
         print(NOT_COMPARABLE)
-    with jobs_bar(experiment, done) as show:
-        broken = run(tasks, out, show)
+    broken = _run_by(executor, where, tasks, out) if executor else _run_here(experiment, tasks, out)
     if experiment == "plus" and not broken:
         _finish_plus(quick, out)
     print(f"run folders: {out}\ntables and figures: safedsr report {out} --out {out}-report")
@@ -58,6 +65,31 @@ def reproduce(
         print("QUICK: not comparable with the paper's numbers")
     if broken:
         raise FloatingPointError("; ".join(broken))
+
+
+def _run_here(experiment: str, planned: "Sequence[PlannedRun]", out: Path) -> list[str]:
+    """Train runs one by one in this process; return the errors of those that failed."""
+    from safedsr.cli.display import jobs_bar
+    from safedsr.paper.reproduce import reproduce as run
+    from safedsr.paper.reproduce import share_done
+
+    with jobs_bar(experiment, share_done(planned, out)) as show:
+        return run(planned, out, show)
+
+
+def _run_by(executor: str, where: WhereFlags, planned: "Sequence[PlannedRun]", out: Path) -> list[str]:
+    """Train runs by an executor of sweeps; return the errors of those that failed."""
+    from safedsr.cli.sweep_display import watching
+    from safedsr.sweep.plan import Planned
+    from safedsr.sweep.run import run_all
+
+    doing = executor_for(executor, where, out, len(planned))
+    try:
+        with watching(out) as watcher:
+            found = run_all([Planned(one.name, one.name, {}, one.job) for one in planned], out, doing, watcher)
+    finally:
+        doing.close()
+    return [f"{name}: {outcome.reason}" for name, outcome in found.items() if outcome.state == "failed"]
 
 
 def _finish_plus(quick: bool, out: Path) -> None:

@@ -11,6 +11,7 @@ import tyro
 from safedsr.cli.environments import EnvFlags, Repeated, trained_in
 from safedsr.cli.ranking import is_sweep, print_ranking
 from safedsr.cli.terminal import Json, print_json
+from safedsr.cli.where import ExecutorName, WhereFlags, executor_for, only_plan
 from safedsr.errors import Refusal, UserError
 from safedsr.validation import in_file
 
@@ -58,28 +59,6 @@ class SweepFlags:
     """Most lanes (seeds × maps × costs) in one run folder; as many as fit into memory if not given."""
 
 
-@dataclass(frozen=True)
-class WhereFlags:
-    """Where the runs are trained."""
-
-    executor: Literal["local", "ray", "slurm"] = "local"
-    """local: processes on this computer; ray: tasks of a Ray cluster; slurm: a job array."""
-    workers: int | None = None
-    """Runs at the same time; if not given, one for each GPU or else for each core. Ray and SLURM decide themselves."""
-    cores: int | None = None
-    """CPU cores of each run; if not given, the cores divided by the workers, and 1 on Ray and SLURM."""
-    gpus: int | None = None
-    """GPUs of each run on Ray and SLURM; 0 if not given."""
-    address: str | None = None
-    """Address of a Ray cluster, or 'auto'; if not given, Ray is started on this computer."""
-    shared: bool = True
-    """Whether all nodes of the Ray cluster see the folder --out; if not, finished runs are sent back as bytes."""
-    partition: str | None = None
-    """Partition of SLURM."""
-    hours: float = 24.0
-    """Time limit of a SLURM job; a run that needs longer is requeued and continues."""
-
-
 def sweep(
     file: tyro.conf.Positional[
         Annotated[Path | None, tyro.conf.arg(help="A TOML file with the same names as the flags.")]
@@ -89,6 +68,7 @@ def sweep(
         bool, tyro.conf.arg(help="Train nothing; print the command that trains the best configuration again.")
     ] = False,
     as_json: Json = False,
+    executor: ExecutorName = "local",
     what: Annotated[SweepFlags, tyro.conf.arg(name="")] = SweepFlags(),
     where: Annotated[WhereFlags, tyro.conf.arg(name="")] = WhereFlags(),
     environment: Annotated[EnvFlags, tyro.conf.arg(name="")] = EnvFlags(),
@@ -98,26 +78,24 @@ def sweep(
         raise UserError("no folder given; write for example: safedsr sweep --algos safedsr-plus --out sweeps/first")
     if best:
         return _print_best(out, what.metric, as_json)
-    import jax
-
-    jax.config.update("jax_platforms", "cpu")  # this process only plans; a GPU is for those that train
+    only_plan()
     from safedsr.cli.sweep_display import watching
-    from safedsr.sweep.executors import Where, make_executor, memory_each
+    from safedsr.sweep.local import memory_each
     from safedsr.sweep.plan import begin, plan, with_pack
     from safedsr.sweep.run import run_sweep
 
     found = _chosen(file, out, what, environment)
     planned = _plan(found)
-    executor = make_executor(Where(**vars(where)), out, len(planned))
+    doing = executor_for(executor, where, out, len(planned))
     try:
         if found.pack is None and not is_sweep(out):
-            found = with_pack(found, planned, memory_each(getattr(executor, "workers", 1)))
+            found = with_pack(found, planned, memory_each(getattr(doing, "workers", 1)))
             planned = plan(found, _maker(found)) if found.pack else planned
         begin(found, planned, out)
         with watching(out, quiet=as_json) as watcher:
-            outcomes = run_sweep(found, planned, out, executor, watcher)
+            outcomes = run_sweep(found, planned, out, doing, watcher)
     finally:
-        executor.close()
+        doing.close()
     failed = {name: outcome.reason for name, outcome in outcomes.items() if outcome.state == "failed"}
     print_ranking(out, found.metric, as_json, failed)
     if failed:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray.exceptions import RayError, TaskCancelledError
 
 from safedsr.errors import UserError
 from safedsr.runs import storage
 from safedsr.runs.folder import STATES
-from safedsr.sweep.executors import LOGS, Where
+from safedsr.sweep.base import LOGS, Where
 from safedsr.sweep.worker import DONE, FAILED, SAVING, STOPPED, Outcome, Work, finish_in_process
 
 Answer = tuple[Outcome, bytes | None]  # the run folder as a tar file, if there is no shared path
@@ -54,9 +55,9 @@ class OnRay:
     def _outcome(self, ref: Any, name: str) -> Outcome:
         try:
             outcome, content = ray.get(ref)
-        except ray.exceptions.TaskCancelledError:
+        except TaskCancelledError:
             return Outcome(STOPPED, "stopped")
-        except ray.exceptions.RayError as error:
+        except RayError as error:
             return Outcome(FAILED, f"Ray: {str(error).strip().splitlines()[-1]}")
         if content is not None:
             unpack(content, self._out / name)

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import submitit
+from submitit.core.utils import FailedJobError, UncompletedJobError
 
 from safedsr.errors import UserError
-from safedsr.sweep.executors import LOGS, Where
+from safedsr.sweep.base import LOGS, Where
 from safedsr.sweep.worker import FAILED, Outcome, Work, finish_in_process, stop
 
 FOLDER = "slurm"  # for the scripts and messages of submitit
@@ -65,7 +66,7 @@ class OnSlurm:
 def _outcome(job: submitit.Job) -> Outcome:
     try:
         return job.result()
-    except (submitit.core.utils.FailedJobError, submitit.core.utils.UncompletedJobError) as error:
+    except (FailedJobError, UncompletedJobError) as error:
         return Outcome(FAILED, str(error).strip().splitlines()[-1])
 
 

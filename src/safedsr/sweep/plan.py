@@ -196,9 +196,9 @@ def with_pack(sweep: Sweep, planned: Sequence[Planned], free: float | None) -> S
 
     whole = most = max(one.job.lanes for one in planned)
     shapes = {_shape(one): one.job for one in planned if one.job.environment.host is None}
-    for job in shapes.values() if free is not None else ():
+    for job in shapes.values():
         need = sum(Program(job).prices().values())
-        if need > free:
+        if free is not None and need > free:
             most = min(most, max(fitting(job.lanes, need, free), 1))
     return sweep if most == whole else replace(sweep, pack=most)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from safedsr.engine.train import Stopped
 from safedsr.runs.progress import FILE as PROGRESS
-from safedsr.sweep.executors import Executor
+from safedsr.sweep.base import Executor
 from safedsr.sweep.finish import saved_step, standing
 from safedsr.sweep.plan import Planned, Sweep
 from safedsr.sweep.ranking import rank

@@ -217,6 +217,14 @@ def test_the_command_says_what_is_not_comparable(capsys, tmp_path):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.usefixtures("tiny_experiment")
+def test_an_executor_of_sweeps_trains_the_same(capsys, tmp_path, task):
+    assert main(["reproduce", "baselines", "--full", "--out", str(tmp_path / "runs"), "--executor", "local"]) == 0
+    assert "done safedqn-tiny" in capsys.readouterr().err
+    reproduce([task], tmp_path / "here")
+    assert same_policy(tmp_path / "runs" / "safedqn-tiny", tmp_path / "here" / "safedqn-tiny")
+
+
 @pytest.mark.parametrize("flags", [[], ["--quick", "--full"]])
 def test_the_command_wants_to_know_how_long(capsys, flags):
     assert main(["reproduce", "baselines", *flags]) == 2

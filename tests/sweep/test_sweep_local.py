@@ -16,7 +16,7 @@ from safedsr.engine.train import Stopped
 from safedsr.sweep.finish import finish, saved_step, standing
 from safedsr.sweep.local import Local
 from safedsr.sweep.run import last_step, run_all, run_sweep
-from safedsr.sweep.worker import DONE, FAILED, Work, finish_in_process
+from safedsr.sweep.worker import DONE, FAILED, Outcome, Work, finish_in_process
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 
@@ -107,7 +107,7 @@ def start(out: Path, log: Path) -> subprocess.Popen:
         return subprocess.Popen([sys.executable, "-m", "safedsr.cli", *flags], stdout=file, stderr=file)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_the_parent_ends_in_the_middle_and_the_same_command_continues(tmp_path, corridor_map, by_hand, how):
     out = tmp_path / "out"
     (planned,) = begun(tiny_sweep(corridor_map, LONG, vary={"learning_rate": [0.001]}), out)
@@ -143,10 +143,29 @@ def test_stopping_here_lets_the_processes_save(tmp_path, corridor_map):
     assert 100 <= saved_step(tmp_path / planned.name) < 1200
 
 
+class Here:
+    """An executor in this process."""
+
+    def __init__(self, jobs):
+        self.jobs, self.works = jobs, []
+
+    def start(self, works):
+        self.works = list(works)
+
+    def finished(self, seconds):
+        work = self.works.pop()
+        finish(self.jobs[work.name], Path(work.folder), until=work.until)
+        return [(work.name, Outcome(DONE))]
+
+    def stop(self): ...
+
+    def close(self): ...
+
+
 def test_successive_halving_stops_the_worst_early_and_is_the_same_again(tmp_path, corridor_map):
     sweep = tiny_sweep(corridor_map, vary={"learning_rate": [0.001, 0.01, 0.1]}, halving=3, metric="return", seeds=1)
     planned = begun(sweep, tmp_path)
-    executor, seen = Local(tmp_path, 3), Seen()
+    executor, seen = Here({one.name: one.job for one in planned}), Seen()
     outcomes = run_sweep(sweep, planned, tmp_path, executor, seen)
     reached = {one.name: saved_step(tmp_path / one.name) for one in planned}
     assert sorted(reached.values()) == [60, 60, 160]
@@ -154,7 +173,6 @@ def test_successive_halving_stops_the_worst_early_and_is_the_same_again(tmp_path
     assert seen.boards[-1].done == 1 and seen.boards[-1].failed == 0
     count = len(seen.ends)
     assert run_sweep(sweep, planned, tmp_path, executor, seen) == outcomes and len(seen.ends) == count
-    executor.close()
 
 
 def test_processes_divide_the_cores(tmp_path, monkeypatch):

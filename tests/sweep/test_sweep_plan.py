@@ -55,6 +55,8 @@ def test_a_sample_is_spread_evenly_and_the_same_for_a_seed(count, seed):
         (["--algos", "safedqn", "--set", "gamma=0.5", "--vary", "gamma=0.1,0.9"], "gamma is both set and varied"),
         (["--algos", "safedqn", "--set", "ppo.gamma=0.5"], "unknown algorithm of this sweep 'ppo'"),
         (["--algos", "safedqn", "--halving", "1"], "halving is 1; give 2 or more"),
+        (["--algos", "safedqn", "--costs", "diamond", "--workers", "0"], "workers is 0; give at least 1"),
+        (["--algos", "safedqn", "--halving", "2", "--no-shared"], "--halving continues runs and needs a shared folder"),
         (["nothing.toml"], "nothing.toml: no such file"),
         (["--best"], "is not the folder of a sweep"),
     ],

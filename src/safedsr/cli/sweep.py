@@ -85,6 +85,8 @@ def sweep(
     from safedsr.sweep.run import run_sweep
 
     found = _chosen(file, out, what, environment)
+    if found.halving and not where.shared:
+        raise UserError("--halving continues runs and needs a shared folder; leave out --halving or --no-shared")
     planned = _plan(found)
     doing = executor_for(executor, where, out, len(planned))
     try:

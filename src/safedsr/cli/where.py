@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from safedsr.validation import require
+
 if TYPE_CHECKING:
     from safedsr.sweep.base import Executor
 
@@ -47,4 +49,8 @@ def executor_for(name: str, where: WhereFlags, out: Path, count: int) -> "Execut
     from safedsr.sweep.base import Where
     from safedsr.sweep.executors import make_executor
 
+    for flag in ("workers", "cores"):
+        given = getattr(where, flag)
+        require(given is None or given >= 1, flag, given, "give at least 1")
+    require(where.hours > 0, "hours", where.hours, "give a positive number")
     return make_executor(Where(name, **vars(where)), out, count)

@@ -218,9 +218,12 @@ def test_the_command_says_what_is_not_comparable(capsys, tmp_path):
 
 
 @pytest.mark.usefixtures("tiny_experiment")
-def test_an_executor_of_sweeps_trains_the_same(capsys, tmp_path, task):
+def test_an_executor_of_sweeps_trains_the_same(capsys, tmp_path, task, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["safedsr", "reproduce", "baselines"])
     assert main(["reproduce", "baselines", "--full", "--out", str(tmp_path / "runs"), "--executor", "local"]) == 0
     assert "done safedqn-tiny" in capsys.readouterr().err
+    manifest = storage.read_json(tmp_path / "runs" / "safedqn-tiny" / "manifest.json")
+    assert manifest["command"] == "safedsr reproduce baselines"  # by which a report knows it
     reproduce([task], tmp_path / "here")
     assert same_policy(tmp_path / "runs" / "safedqn-tiny", tmp_path / "here" / "safedqn-tiny")
 

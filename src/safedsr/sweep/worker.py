@@ -31,6 +31,7 @@ class Work:
     config: dict[str, Any]  # the job, as in config.json
     flags: dict[str, Any] = field(default_factory=dict)  # of an environment that is no map, see `chosen_from`
     until: int | None = None  # a step to stop at, before the end
+    command: tuple[str, ...] = field(default_factory=lambda: tuple(sys.argv))  # for the manifest of the run
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,7 @@ def main() -> int:
             return 1
         line += byte
     work = Work(**json.loads(line))
+    sys.argv = list(work.command)
     threading.Thread(target=_stop_with_parent, daemon=True).start()
     outcome = _done(work)
     with contextlib.suppress(BrokenPipeError):

@@ -28,7 +28,7 @@ def by_hand(tmp_path_factory: pytest.TempPathFactory, compile_once: None) -> dic
     place = tmp_path_factory.mktemp("hand")
     (place / "corridor.txt").write_text("SCG")
     found = {}
-    before = jax.config.jax_disable_most_optimizations  # pyright: ignore[reportAttributeAccessIssue]
+    before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)  # as in `compile_quickly`, for the same bits
     for one in plan(tiny_sweep(str(place / "corridor.txt"), LONG)):
         finish(one.job, place / one.name)

@@ -18,6 +18,7 @@ from safedsr.sweep.local import Local
 from safedsr.sweep.run import last_step, run_all, run_sweep
 from safedsr.sweep.worker import DONE, FAILED, Outcome, Work, finish_in_process
 
+ONE_CORE = ("--workers", "1", "--cores", "1")  # as in this process: what is compiled here is found there
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 
 
@@ -40,7 +41,7 @@ def test_a_sweep_trains_what_training_by_hand_trains_and_a_failure_stops_no_othe
     state = next((broken.parent / "checkpoint").glob("state-*"))
     whole = state.read_bytes()
     state.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    assert main(["sweep", "--out", str(out), "--json", "--workers", "1"]) == 1
+    assert main(["sweep", "--out", str(out), "--json", *ONE_CORE]) == 1
     printed = capsys.readouterr()
     found = json.loads(printed.out)
     assert list(found["failed"]) == [planned[0].name] and "damaged" in found["failed"][planned[0].name]
@@ -51,7 +52,7 @@ def test_a_sweep_trains_what_training_by_hand_trains_and_a_failure_stops_no_othe
 
     state.write_bytes(whole)
     assert config == broken.read_text()
-    assert main(["sweep", "--out", str(out), "--workers", "1"]) == 0
+    assert main(["sweep", "--out", str(out), *ONE_CORE]) == 0
     table = capsys.readouterr().out
     assert "by safe-goal-rate" in table and all(one.name in table for one in planned)
     assert main(["report", str(out), "--metric", "return", "--out", str(tmp_path / "report")]) == 0
@@ -60,7 +61,7 @@ def test_a_sweep_trains_what_training_by_hand_trains_and_a_failure_stops_no_othe
     assert len(lines) == 3 and lines[0].startswith("place,configuration,algorithm,learning_rate,return (IQM)")
 
     monkeypatch.setattr(subprocess, "Popen", lambda *args, **how: pytest.fail("a process was started"))
-    assert main(["sweep", "--out", str(out), "--workers", "1"]) == 0  # everything is done
+    assert main(["sweep", "--out", str(out), *ONE_CORE]) == 0  # everything is done
     capsys.readouterr()
     assert main(["sweep", "--best", "--out", str(out)]) == 0
     assert capsys.readouterr().out.startswith("safedsr train safedqn --layout ")
@@ -70,7 +71,7 @@ def test_a_killed_worker_is_replaced_and_the_result_is_the_same(tmp_path, corrid
     (planned,) = begun(tiny_sweep(corridor_map, LONG, vary={"learning_rate": [0.001]}), tmp_path / "out")
     folder = tmp_path / "out" / planned.name
     processes = []
-    executor = Local(tmp_path / "out", 1)
+    executor = Local(tmp_path / "out", 1, each=1)
     seen = Seen()
 
     def update(board):
@@ -102,7 +103,7 @@ def test_a_process_that_dies_without_progress_is_not_started_for_ever(tmp_path, 
 
 
 def start(out: Path, log: Path) -> subprocess.Popen:
-    flags = ["sweep", "--out", str(out), "--workers", "1"]
+    flags = ["sweep", "--out", str(out), *ONE_CORE]
     with log.open("w") as file:
         return subprocess.Popen([sys.executable, "-m", "safedsr.cli", *flags], stdout=file, stderr=file)
 
@@ -121,7 +122,7 @@ def test_the_parent_ends_in_the_middle_and_the_same_command_continues(tmp_path, 
         assert code == 1 and "0 of 1 runs are done; all is saved, the same command continues" in said
         assert "Traceback" not in said
         assert saved_step(folder) == last_step(folder)
-    seen, executor = Seen(), Local(out, 1)
+    seen, executor = Seen(), Local(out, 1, each=1)
     outcomes = run_all([planned], out, executor, seen)  # waits for the process that still saves
     executor.close()
     assert outcomes[planned.name].state == DONE
@@ -130,7 +131,7 @@ def test_the_parent_ends_in_the_middle_and_the_same_command_continues(tmp_path, 
 
 def test_stopping_here_lets_the_processes_save(tmp_path, corridor_map):
     (planned,) = begun(tiny_sweep(corridor_map, LONG, vary={"learning_rate": [0.001]}), tmp_path)
-    executor, seen = Local(tmp_path, 1), Seen()
+    executor, seen = Local(tmp_path, 1, each=1), Seen()
 
     def update(board):
         if last_step(tmp_path / planned.name) >= 100:
@@ -163,13 +164,13 @@ class Here:
 
 
 def test_successive_halving_stops_the_worst_early_and_is_the_same_again(tmp_path, corridor_map):
-    sweep = tiny_sweep(corridor_map, vary={"learning_rate": [0.001, 0.01, 0.1]}, halving=3, metric="return", seeds=1)
+    sweep = tiny_sweep(corridor_map, halving=2, metric="return")
     planned = begun(sweep, tmp_path)
     executor, seen = Here({one.name: one.job for one in planned}), Seen()
     outcomes = run_sweep(sweep, planned, tmp_path, executor, seen)
     reached = {one.name: saved_step(tmp_path / one.name) for one in planned}
-    assert sorted(reached.values()) == [60, 60, 160]
-    assert sum(outcome.reason == "stopped early at step 60" for outcome in outcomes.values()) == 2
+    assert sorted(reached.values()) == [80, 160]
+    assert sum(outcome.reason == "stopped early at step 80" for outcome in outcomes.values()) == 1
     assert seen.boards[-1].done == 1 and seen.boards[-1].failed == 0
     count = len(seen.ends)
     assert run_sweep(sweep, planned, tmp_path, executor, seen) == outcomes and len(seen.ends) == count

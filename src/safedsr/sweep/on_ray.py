@@ -4,8 +4,10 @@ import hashlib
 import io
 import os
 import shutil
+import socket
 import tarfile
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +16,13 @@ from typing import Any
 import ray
 from ray.exceptions import RayError, TaskCancelledError
 
-from safedsr.errors import UserError
+from safedsr.errors import Refusal, UserError
 from safedsr.runs import storage
 from safedsr.runs.folder import STATES
 from safedsr.sweep.base import LOGS, Where
 from safedsr.sweep.worker import DONE, FAILED, SAVING, STOPPED, Outcome, Work, finish_in_process
 
+SILENCE = 30.0  # seconds without an answer of the head after which the cluster counts as gone
 Answer = tuple[Outcome, bytes | None]  # the run folder as a tar file, if there is no shared path
 
 
@@ -42,6 +45,8 @@ class OnRay:
                 ) from None
         need = {"num_cpus": self._cores, "num_gpus": where.gpus or 0}
         self._task = ray.remote(max_retries=-1, **need, **how)(finish_on_node)
+        self._head: str = ray.get_runtime_context().gcs_address
+        self._heard = time.monotonic()
 
     def start(self, works: Sequence[Work]) -> None:
         for work in works:
@@ -50,6 +55,13 @@ class OnRay:
 
     def finished(self, seconds: float) -> list[tuple[str, Outcome]]:
         ended, _ = ray.wait(list(self._names), num_returns=1, timeout=seconds) if self._names else ([], [])
+        if ended or answers(self._head):
+            self._heard = time.monotonic()
+        elif time.monotonic() - self._heard > SILENCE:  # Ray itself would end this process after a minute
+            raise Refusal(
+                f"the head of the Ray cluster ({self._head}) no longer answers; its runs save when their node ends; start "
+                "the cluster again, then the same command continues"
+            )
         return [(name := self._names.pop(ref), self._outcome(ref, name)) for ref in ended]
 
     def _outcome(self, ref: Any, name: str) -> Outcome:
@@ -71,6 +83,16 @@ class OnRay:
 
     def close(self) -> None:
         ray.shutdown()
+
+
+def answers(address: str) -> bool:
+    """Whether something listens at HOST:PORT."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError:
+        return False
+    return True
 
 
 def _quiet(address: str | None) -> dict[str, Any]:

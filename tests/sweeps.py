@@ -1,5 +1,7 @@
 """Tiny sweeps: a corridor of three cells, and an agent small enough for it."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,14 @@ def begun(sweep: Sweep, out: Path) -> list[Planned]:
     planned = plan(sweep)
     begin(sweep, planned, out)
     return planned
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait until something is true."""
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.02)
 
 
 def same_results(one: Path, other: Path) -> bool:

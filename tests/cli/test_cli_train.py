@@ -148,7 +148,7 @@ def test_a_signal_saves_and_ends(tmp_path, corridor_map, trained, number):
         process.send_signal(number)
         rest = process.stderr.read()
     assert process.returncode == 1 and "Traceback" not in rest
-    assert "stopping after this chunk; a second Ctrl-C or signal stops at once\n" in rest
+    assert "stopping after this chunk; a second Ctrl-C stops at once\n" in rest
     assert "of 1000000, all saved in" in rest and list((out / "checkpoint").glob("state-*"))
 
 

@@ -5,11 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from sweeps import LONG, Seen, begun, same_results, tiny_sweep
+from sweeps import LONG, Seen, begun, same_results, tiny_sweep, wait_for
 
 from safedsr.cli import main
 from safedsr.engine.train import Stopped
@@ -20,13 +19,6 @@ from safedsr.sweep.worker import DONE, FAILED, Outcome, Work, finish_in_process
 
 ONE_CORE = ("--workers", "1", "--cores", "1")  # as in this process: what is compiled here is found there
 pytestmark = pytest.mark.usefixtures("compile_quickly")
-
-
-def wait_for(what, seconds=60):
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "waited too long"
-        time.sleep(0.02)
 
 
 def test_a_sweep_trains_what_training_by_hand_trains_and_a_failure_stops_no_other(

@@ -1,23 +1,43 @@
-"""Sweeps through submitit: its local executor runs the jobs; a fake sbatch shows what SLURM would get."""
+"""Sweeps through submitit: its local executor runs jobs; a small SLURM for tests takes real job scripts."""
 
 import os
-import stat
-import threading
-import time
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from sweeps import LONG, Seen, begun, same_results, tiny_sweep
+from sweeps import LONG, Seen, begun, same_results, tiny_sweep, wait_for
 
-from safedsr.errors import UserError
+from safedsr.cli import main
 from safedsr.sweep.base import Where
 from safedsr.sweep.executors import make_executor
-from safedsr.sweep.finish import finish, saved_step
-from safedsr.sweep.on_slurm import Requeued
+from safedsr.sweep.finish import saved_step
 from safedsr.sweep.run import last_step, run_all
-from safedsr.sweep.worker import DONE, STOPPED, Work
+from safedsr.sweep.worker import DONE, Work
 
-pytest.importorskip("submitit")
+pytest.importorskip("submitit", reason="submitit is not installed: pip install 'safedsr[slurm]'")
 pytestmark = pytest.mark.usefixtures("compile_quickly")
+COMMANDS = ("sbatch", "srun", "sacct", "scontrol", "scancel", "run-job")
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of a SLURM whose jobs are processes of this computer; see fake_slurm.sh."""
+    place, tools = tmp_path / "slurm", tmp_path / "bin"
+    place.mkdir()
+    tools.mkdir()
+    for name in COMMANDS:
+        (tools / name).symlink_to(Path(__file__).with_name("fake_slurm.sh"))
+    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_SLURM", str(place))
+    yield place
+    for file in place.glob("*.pid"):
+        try:
+            os.killpg(int(file.read_text()), signal.SIGKILL)
+        except ProcessLookupError:
+            pass
 
 
 def test_jobs_of_submitit_train_what_training_by_hand_trains(tmp_path, corridor_map, by_hand):
@@ -29,41 +49,49 @@ def test_jobs_of_submitit_train_what_training_by_hand_trains(tmp_path, corridor_
     assert same_results(by_hand[0.001], tmp_path / "out" / planned[0].name)
 
 
-def test_slurm_gets_an_array_with_partition_cores_and_requeue(tmp_path, corridor_map, monkeypatch):
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    for name, text in (("sbatch", f'cp "$1" {tmp_path}/script.sh; echo Submitted batch job 77'), ("srun", "true")):
-        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tools / name).chmod(stat.S_IRWXU)
-    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+def test_slurm_gets_an_array_with_partition_cores_and_the_signal_to_save(slurm, tmp_path, corridor_map):
+    (slurm / "full").touch()  # nothing starts
     planned = begun(tiny_sweep(corridor_map), tmp_path / "out")
     where = Where("slurm", partition="short", cores=2, gpus=1, workers=1, hours=0.5)
     executor = make_executor(where, tmp_path / "out", 2)
     executor.start([Work(one.name, str(tmp_path / "out" / one.name), one.job.to_dict()) for one in planned])
-    script = (tmp_path / "script.sh").read_text()
+    script = (slurm / "77.sh").read_text()
     for line in ("--partition=short", "--cpus-per-task=2", "--gpus-per-node=1", "--array=0-1%1", "--time=30"):
         assert f"#SBATCH {line}\n" in script
-    assert "#SBATCH --signal=" in script  # the signal before the end, on which a run saves and is requeued
+    assert "#SBATCH --signal=USR2@90\n" in script
+    executor.stop()
+    assert sorted(file.name for file in slurm.glob("*.cancelled")) == ["77_0.cancelled", "77_1.cancelled"]
 
 
-def test_a_preempted_job_saves_before_it_is_requeued(tmp_path, corridor_map, by_hand):
-    (planned,) = begun(tiny_sweep(corridor_map, LONG, vary={"learning_rate": [0.001]}), tmp_path)
-    folder = tmp_path / planned.name
-    task = Requeued(Work(planned.name, str(folder), planned.job.to_dict()), 1, str(tmp_path / "log"))
-    found = []
-    thread = threading.Thread(target=lambda: found.append(task()))
-    thread.start()
-    while last_step(folder) < 100 and thread.is_alive():
-        time.sleep(0.02)
-    again = task.checkpoint()
-    thread.join()
-    assert found[0].state == STOPPED and 100 <= saved_step(folder) < 1200
-    assert isinstance(again.function, Requeued) and again.function.work == task.work
-    finish(planned.job, folder)
+def test_the_parent_is_killed_a_job_is_preempted_and_the_same_command_waits_for_it(
+    slurm, tmp_path, corridor_map, by_hand
+):
+    out = tmp_path / "out"
+    (planned,) = begun(tiny_sweep(corridor_map, LONG, vary={"learning_rate": [0.001]}), out)
+    folder = out / planned.name
+    command = ["sweep", "--out", str(out), "--executor", "slurm"]
+    parent = subprocess.Popen([sys.executable, "-m", "safedsr.cli", *command], stderr=subprocess.DEVNULL)
+    wait_for(lambda: last_step(folder) >= 100)
+    parent.kill()
+    parent.wait()
+    executor, seen, saved = make_executor(Where("slurm"), out, 1), Seen(), []
+
+    def update(board):
+        if not saved and last_step(folder) >= 300:
+            for number in ("TERM", "USR2"):  # what SLURM sends to a job that is preempted
+                subprocess.run(["scancel", "77", "--signal", number], check=True)
+            wait_for((slurm / "77.requeued").exists)
+            saved.append(saved_step(folder))
+
+    seen.update = update
+    outcomes = run_all([planned], out, executor, seen)
+    assert outcomes[planned.name].state == DONE and 300 <= saved[0] < LONG["steps"]
+    assert not (slurm / "78.sh").exists()  # the job that went on was found, no second one was started
     assert same_results(by_hand[0.001], folder)
 
 
-def test_without_slurm_it_is_told(tmp_path, monkeypatch):
+def test_without_slurm_it_is_told(tmp_path, corridor_map, monkeypatch, capsys):
+    begun(tiny_sweep(corridor_map), tmp_path / "out")
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(UserError, match="SLURM cannot be used here"):
-        make_executor(Where("slurm"), tmp_path, 1)
+    assert main(["sweep", "--out", str(tmp_path / "out"), "--executor", "slurm"]) == 2
+    assert "SLURM cannot be used here" in capsys.readouterr().err

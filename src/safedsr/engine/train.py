@@ -305,18 +305,18 @@ def device_name() -> str:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C, SIGTERM and SIGHUP stop after the current chunk; the second one stops at once, without saving.
+    """Ctrl-C, SIGTERM and SIGHUP stop after the current chunk; a second Ctrl-C stops at once, without saving.
 
-    SIGHUP stays ignored if it is, as under nohup.
+    A second SIGTERM changes nothing: SLURM may send several. SIGHUP stays ignored if it is, as under nohup.
     """
     asked: list[int] = []
 
     def ask(signum: int, frame: object) -> None:
-        if asked:
-            raise KeyboardInterrupt(f"stopped at once by {signal.Signals(signum).name}; go on with --resume")
+        if asked and signum == signal.SIGINT:
+            raise KeyboardInterrupt("stopped at once by a second Ctrl-C; go on with --resume")
         asked.append(signum)
         with contextlib.suppress(OSError):  # the terminal may be gone
-            print("stopping after this chunk; a second Ctrl-C or signal stops at once", file=sys.stderr, flush=True)
+            print("stopping after this chunk; a second Ctrl-C stops at once", file=sys.stderr, flush=True)
 
     before: dict[signal.Signals, Any] = {}
     try:

@@ -1,4 +1,4 @@
-"""Sweeps on Ray, for real: a cluster of two nodes on this machine, one of which is killed in the middle."""
+"""Sweeps on Ray, for real: a cluster on this machine whose node, worker and head are killed in the middle."""
 
 import os
 import signal
@@ -7,54 +7,82 @@ from pathlib import Path
 import pytest
 from sweeps import LONG, Seen, begun, same_results, tiny_sweep
 
-from safedsr.errors import UserError
+from safedsr.engine.train import Stopped
+from safedsr.errors import Refusal, UserError
 from safedsr.sweep.base import Where
 from safedsr.sweep.executors import make_executor
+from safedsr.sweep.finish import saved_step, standing
 from safedsr.sweep.run import last_step, run_all
 from safedsr.sweep.worker import DONE
 
-pytest.importorskip("ray")
+pytest.importorskip("ray", reason="Ray is not installed: pip install 'safedsr[ray]'")
 pytestmark = [
     pytest.mark.usefixtures("compile_quickly"),
     pytest.mark.filterwarnings("ignore"),  # of Ray
 ]
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    from ray.cluster_utils import Cluster
+class Machines:
+    """A Ray cluster of processes on this machine; its head can be killed and started again at the same address."""
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    yield cluster
+    def __init__(self) -> None:
+        self._start()
+        self.address = self.cluster.address
+
+    def _start(self, **more: object) -> None:
+        from ray.cluster_utils import Cluster
+
+        self.cluster = Cluster(True, head_node_args={"num_cpus": 1, "include_dashboard": False, **more})
+
+    def kill_head(self) -> None:
+        """Kill all processes of the head with SIGKILL."""
+        self.cluster.head_node.kill_all_processes(check_alive=False, allow_graceful=False)
+
+    def restart(self) -> None:
+        """Start a head at the address of the first."""
+        self._start(gcs_server_port=int(self.address.rpartition(":")[2]))
+
+
+@pytest.fixture(scope="module")
+def machines():
     import ray
 
-    ray.shutdown()
-    cluster.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_raylet_death_check_interval_milliseconds", "100")  # workers notice a dead node at once
+        found = Machines()
+        yield found
+        ray.shutdown()
+        found.cluster.shutdown()
 
 
-def test_a_node_and_a_worker_die_and_every_run_is_as_if_undisturbed(cluster, tmp_path, corridor_map, by_hand):
-    sweep = tiny_sweep(corridor_map, LONG)
-    planned = begun(sweep, tmp_path / "ray")
-    second = cluster.add_node(num_cpus=1)
-    executor = make_executor(Where("ray", address=cluster.address), tmp_path / "ray", len(planned))
-    seen, done = Seen(), []
+def run_on_ray(address, planned, out, update=lambda board: None, **where):
+    """Run on the cluster, and call `update` again and again meanwhile."""
+    executor, seen = make_executor(Where("ray", address=address, **where), out, len(planned)), Seen()
+    seen.update = update
+    try:
+        return run_all(planned, out, executor, seen)
+    finally:
+        executor.close()
 
-    def update(board):
-        reached = [last_step(tmp_path / "ray" / one.name) for one in planned]
+
+def test_a_node_and_a_worker_die_and_every_run_is_as_if_undisturbed(machines, tmp_path, corridor_map, by_hand):
+    planned = begun(tiny_sweep(corridor_map, LONG), tmp_path)
+    second, done = machines.cluster.add_node(num_cpus=1), []
+
+    def disturb(board):
+        reached = [last_step(tmp_path / one.name) for one in planned]
         if not done and min(reached) >= 100:
-            cluster.remove_node(second, allow_graceful=False)
+            machines.cluster.remove_node(second, allow_graceful=False)
             done.append("node")
         elif len(done) == 1 and max(reached) >= 400 and ray_workers():
             for pid in ray_workers():
                 os.kill(pid, signal.SIGKILL)
             done.append("worker")
 
-    seen.update = update
-    outcomes = run_all(planned, tmp_path / "ray", executor, seen)
-    executor.close()
+    outcomes = run_on_ray(machines.address, planned, tmp_path, disturb)
     assert {outcome.state for outcome in outcomes.values()} == {DONE} and done == ["node", "worker"]
     for one in planned:
-        assert same_results(tmp_path / "ray" / one.name, by_hand[one.settings["learning_rate"]])
+        assert same_results(tmp_path / one.name, by_hand[one.settings["learning_rate"]])
 
 
 def ray_workers() -> list[int]:
@@ -74,24 +102,51 @@ def ray_workers() -> list[int]:
     return [pid for pid in found if mine(pid)]
 
 
-def test_without_a_shared_path_finished_runs_are_sent_back(cluster, tmp_path, corridor_map):
-    planned = begun(tiny_sweep(corridor_map, vary={"learning_rate": [0.001]}), tmp_path / "out")
-    executor = make_executor(Where("ray", address=cluster.address, shared=False), tmp_path / "out", 1)
-    outcomes = run_all(planned, tmp_path / "out", executor, Seen())
-    executor.close()
-    assert [outcome.state for outcome in outcomes.values()] == [DONE]
-    folder = tmp_path / "out" / planned[0].name
-    assert (folder / "policy.safetensors").exists() and not (folder / "checkpoint").exists()
-    from safedsr.sweep.finish import standing
+def test_after_ctrl_c_and_after_the_death_of_the_head_the_same_command_continues(
+    machines, tmp_path, corridor_map, by_hand, monkeypatch
+):
+    (planned,) = begun(tiny_sweep(corridor_map, LONG, vary={"learning_rate": [0.001]}), tmp_path)
+    folder = tmp_path / planned.name
 
-    assert standing(planned[0].job, folder) == "done"
-    assert not list((tmp_path / "out").glob(".incoming*"))
+    def ctrl_c(board):
+        if last_step(folder) >= 100:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Stopped, match="0 of 1 runs are done; all is saved, the same command continues"):
+        run_on_ray(machines.address, [planned], tmp_path, ctrl_c)
+    stopped = saved_step(folder)
+    assert 100 <= stopped == last_step(folder) < LONG["steps"]
+
+    monkeypatch.setattr("safedsr.sweep.on_ray.SILENCE", 0.5)
+    killed = []
+
+    def kill_head(board):
+        if not killed and last_step(folder) >= stopped + 100:
+            machines.kill_head()
+            killed.append(True)
+
+    with pytest.raises(Refusal, match="no longer answers"):
+        run_on_ray(machines.address, [planned], tmp_path, kill_head)
+    assert stopped < saved_step(folder) and standing(planned.job, folder) == "begun"
+
+    machines.restart()
+    outcomes = run_on_ray(machines.address, [planned], tmp_path)
+    assert outcomes[planned.name].state == DONE
+    assert same_results(tmp_path / planned.name, by_hand[0.001])
+
+
+def test_without_a_shared_path_finished_runs_are_sent_back(machines, tmp_path, corridor_map):
+    (planned,) = begun(tiny_sweep(corridor_map, vary={"learning_rate": [0.001]}), tmp_path)
+    outcomes = run_on_ray(machines.address, [planned], tmp_path, shared=False)
+    assert [outcome.state for outcome in outcomes.values()] == [DONE]
+    folder = tmp_path / planned.name
+    assert (folder / "policy.safetensors").exists() and not (folder / "checkpoint").exists()
+    assert standing(planned.job, folder) == "done"
+    assert not list(tmp_path.glob(".incoming*"))
 
 
 def test_an_address_without_a_cluster_is_told(tmp_path, monkeypatch):
     import ray
-
-    ray.shutdown()
 
     def nobody(*args, **how):
         raise ConnectionError("no such host")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 DONE, STOPPED, FAILED = "done", "stopped", "failed"
+NAP = 0.5  # seconds between two looks at whether this process is told to stop
 SAVING = 120.0  # seconds that a process gets to save after the parent asked it to stop
 Started = Callable[[subprocess.Popen], None]
 
@@ -51,7 +52,7 @@ def finish_in_process(
         process = _start(work, cores, more, log)
         started(process)
         try:
-            answer, _ = process.communicate()
+            answer = _answer(process)
         except BaseException:  # this process is told to stop: the other one saves first
             stop(process)
             raise
@@ -67,6 +68,13 @@ def finish_in_process(
             hint = "; probably too little memory: use fewer --workers or a smaller --pack" if how == "SIGKILL" else ""
             return Outcome(FAILED, f"the process ended without an answer ({how}); its messages are in {log}{hint}")
         before = reached
+
+
+def _answer(process: subprocess.Popen) -> str:
+    """What a process writes until it ends. Ray interrupts a task between two lines of Python only, hence the naps."""
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=NAP)[0]
 
 
 def stop(process: subprocess.Popen, *, told: bool = False) -> None:

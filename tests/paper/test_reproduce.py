@@ -228,6 +228,11 @@ def test_an_executor_of_sweeps_trains_the_same(capsys, tmp_path, task, monkeypat
     assert same_policy(tmp_path / "runs" / "safedqn-tiny", tmp_path / "here" / "safedqn-tiny")
 
 
+def test_flags_of_an_executor_need_one(capsys):
+    assert main(["reproduce", "baselines", "--full", "--workers", "2"]) == 2
+    assert "add --executor local, ray or slurm" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("flags", [[], ["--quick", "--full"]])
 def test_the_command_wants_to_know_how_long(capsys, flags):
     assert main(["reproduce", "baselines", *flags]) == 2

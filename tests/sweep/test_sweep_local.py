@@ -2,13 +2,14 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from sweeps import LONG, Seen, begun, same_results, tiny_sweep, wait_for
+from sweeps import LONG, TINY, Seen, begun, same_results, tiny_sweep, wait_for
 
 from safedsr.cli import main
 from safedsr.engine.train import Stopped
@@ -59,6 +60,22 @@ def test_a_sweep_trains_what_training_by_hand_trains_and_a_failure_stops_no_othe
     assert capsys.readouterr().out.startswith("safedsr train safedqn --layout ")
 
 
+def test_a_sweep_in_another_environment_and_the_command_of_its_best(capsys, tmp_path):
+    cost = tmp_path / "cost.py"
+    cost.write_text("def left(obs, action, next_obs, reward, info):\n    return float(action == 0)\n")
+    settings = {**{name: TINY[name] for name in ("batch_size", "hidden", "epsilon_end")}, "steps": 120, "chunk": 40}
+    settings |= {"buffer_size": 60, "train_start": 40, "train_every": 20, "sync_every": 40}
+    given = [word for name, value in settings.items() for word in ("--set", f"{name.replace('_', '-')}={value}")]
+    flags = ["--algos", "safedqn", "--env", "CartPole-v1", "--cost-fn", f"{cost}:left", "--budget", "9"]
+    out = tmp_path / "out"
+    assert main(["sweep", *flags, *given, "--vary", "learning-rate=0.001", "--out", str(out), *ONE_CORE]) == 0
+    assert f"{out}, by return" in capsys.readouterr().out
+    assert main(["sweep", "--best", "--out", str(out)]) == 0
+    command = shlex.split(capsys.readouterr().out)
+    assert command[:2] == ["safedsr", "train"] and main(command[1:]) == 0
+    assert same_results(out / "safedqn-learning_rate=0.001", tmp_path / "out-best")
+
+
 def test_a_killed_worker_is_replaced_and_the_result_is_the_same(tmp_path, corridor_map, by_hand):
     (planned,) = begun(tiny_sweep(corridor_map, LONG, vary={"learning_rate": [0.001]}), tmp_path / "out")
     folder = tmp_path / "out" / planned.name
@@ -67,16 +84,14 @@ def test_a_killed_worker_is_replaced_and_the_result_is_the_same(tmp_path, corrid
     seen = Seen()
 
     def update(board):
-        if len(processes) < 2 and executor._running:
-            (process,) = executor._running
-            if process not in processes and last_step(folder) >= 200 * (len(processes) + 1):
-                processes.append(process)
-                process.kill()
+        if not processes and last_step(folder) >= 200:
+            processes.extend(executor._running)
+            processes[0].kill()
 
     seen.update = update
     outcomes = run_all([planned], tmp_path / "out", executor, seen)
     executor.close()
-    assert outcomes[planned.name].state == DONE and processes and processes[0].returncode == -signal.SIGKILL
+    assert outcomes[planned.name].state == DONE and processes[0].returncode == -signal.SIGKILL
     assert same_results(by_hand[0.001], folder)
 
 

@@ -17,6 +17,7 @@ from safedsr.sweep.ranking import commands, rank
 from safedsr.sweep.run import rungs
 from safedsr.sweep.values import combinations, parse_choices, parse_range
 
+MAP = ("--algos", "safedqn", "--costs", "diamond")
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 
 
@@ -57,6 +58,12 @@ def test_a_sample_is_spread_evenly_and_the_same_for_a_seed(count, seed):
         (["--algos", "safedqn", "--halving", "1"], "halving is 1; give 2 or more"),
         (["--algos", "safedqn", "--costs", "diamond", "--workers", "0"], "workers is 0; give at least 1"),
         (["--algos", "safedqn", "--halving", "2", "--no-shared"], "--halving continues runs and needs a shared folder"),
+        ([*MAP, "--address", "auto"], "--address is for --executor ray; leave it out here"),
+        ([*MAP, "--no-shared"], "--no-shared is for --executor ray; leave it out here"),
+        ([*MAP, "--executor", "ray", "--partition", "a"], "--partition is for --executor slurm; leave it out here"),
+        ([*MAP, "--executor", "ray", "--gpus", "-1"], "gpus is -1; give at least 0"),
+        ([*MAP, "--executor", "slurm", "--hours", "inf"], "hours is inf; give a number above 0, up to 8760"),
+        ([*MAP, "--env", "CartPole-v1"], "layout and costs are for maps"),
         (["nothing.toml"], "nothing.toml: no such file"),
         (["--best"], "is not the folder of a sweep"),
     ],

@@ -51,6 +51,8 @@ def reproduce(
         raise UserError(f"choose either --quick (not comparable with the paper) or --full. {TIMES[experiment]}")
     if executor:
         only_plan()
+    elif where != WhereFlags():
+        raise UserError("flags of an executor are given, but none is chosen; add --executor local, ray or slurm")
     from safedsr.paper.reproduce import plan
 
     tasks = plan(experiment, quick=quick, algos=algos, layouts=layouts, seeds=seeds)

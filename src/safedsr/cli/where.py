@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from safedsr.errors import UserError
 from safedsr.validation import require
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ class WhereFlags:
     """Where the runs are trained."""
 
     workers: int | None = None
-    """Runs at the same time; if not given, one for each GPU or else for each core. Ray and SLURM decide themselves."""
+    """Runs at the same time on this computer or in SLURM; if not given, one for each GPU or else for each core here,
+    and as many as SLURM allows there."""
     cores: int | None = None
     """CPU cores of each run; if not given, the cores divided by the workers, and 1 on Ray and SLURM."""
     gpus: int | None = None
@@ -37,6 +39,17 @@ class WhereFlags:
     """Time limit of a SLURM job; a run that needs longer is requeued and continues."""
 
 
+MOST_HOURS = 24 * 365
+EXECUTORS_OF = {
+    "workers": ("local", "slurm"),
+    "gpus": ("ray", "slurm"),
+    "address": ("ray",),
+    "shared": ("ray",),
+    "partition": ("slurm",),
+    "hours": ("slurm",),
+}
+
+
 def only_plan() -> None:
     """Keep this process, which plans and watches, off the GPUs: they are for the processes that train."""
     import jax
@@ -49,8 +62,12 @@ def executor_for(name: str, where: WhereFlags, out: Path, count: int) -> "Execut
     from safedsr.sweep.base import Where
     from safedsr.sweep.executors import make_executor
 
-    for flag in ("workers", "cores"):
+    for flag, executors in EXECUTORS_OF.items():
+        if name not in executors and getattr(where, flag) != getattr(WhereFlags(), flag):
+            shown = "no-shared" if flag == "shared" else flag
+            raise UserError(f"--{shown} is for --executor {' or '.join(executors)}; leave it out here")
+    for flag, least in (("workers", 1), ("cores", 1), ("gpus", 0)):
         given = getattr(where, flag)
-        require(given is None or given >= 1, flag, given, "give at least 1")
-    require(where.hours > 0, "hours", where.hours, "give a positive number")
+        require(given is None or given >= least, flag, given, f"give at least {least}")
+    require(0 < where.hours <= MOST_HOURS, "hours", where.hours, f"give a number above 0, up to {MOST_HOURS}")
     return make_executor(Where(name, **vars(where)), out, count)

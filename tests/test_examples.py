@@ -43,3 +43,9 @@ def test_a_controller_changes_its_costs_while_it_runs(agent, at_home):  # noqa: 
     assert alarm[0] == "the fire has moved" and not alarm[2] and min(alarm[1]) > 0.5
     assert after[0] == "new weights"
     assert sys.modules["controller"].__file__ == str(at_home / "examples" / "controller.py")
+
+
+def test_the_search_says_that_it_needs_optuna(at_home, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(SystemExit, match="this example needs Optuna: pip install optuna"):
+        importlib.import_module("optuna_search")

@@ -14,7 +14,7 @@ from sweeps import LONG, TINY, Seen, begun, same_results, tiny_sweep, wait_for
 from safedsr.cli import main
 from safedsr.engine.train import Stopped
 from safedsr.sweep.finish import finish, saved_step, standing
-from safedsr.sweep.local import Local
+from safedsr.sweep.local import Local, memory_each
 from safedsr.sweep.run import last_step, run_all, run_sweep
 from safedsr.sweep.worker import DONE, FAILED, Outcome, Work, finish_in_process
 
@@ -198,8 +198,15 @@ def test_processes_divide_the_cores(tmp_path, monkeypatch):
     monkeypatch.setattr("safedsr.sweep.local.gpus_here", lambda: [("0", 1), ("1", 1)])
     executor = Local(tmp_path, 20)
     assert (executor.workers, executor.cores) == (2, 4)
-    assert [executor._slots.get()["CUDA_VISIBLE_DEVICES"] for _ in range(2)] == ["0", "1"]
+    assert [executor._slots.get() for _ in range(2)] == [{"CUDA_VISIBLE_DEVICES": one} for one in "01"]
     executor.close()
+    assert memory_each(2) == pytest.approx(0.7)
+    executor = Local(tmp_path, 20, workers=4)
+    slots = [executor._slots.get() for _ in range(4)]
+    assert [slot["CUDA_VISIBLE_DEVICES"] for slot in slots] == ["0", "1", "0", "1"]
+    assert {slot["XLA_PYTHON_CLIENT_MEM_FRACTION"] for slot in slots} == {"0.375"}  # two processes on each GPU
+    executor.close()
+    assert memory_each(4) == pytest.approx(0.35)
 
 
 def test_a_process_uses_the_cores_that_it_is_given(tmp_path):

@@ -28,7 +28,7 @@ class Local:
         self.cores = each or max(cores() // self.workers, 1)
         self._slots: queue.SimpleQueue[dict[str, str]] = queue.SimpleQueue()
         for i in range(self.workers):
-            self._slots.put({"CUDA_VISIBLE_DEVICES": gpus[i % len(gpus)][0]} if gpus else {})
+            self._slots.put(_on_gpu(gpus[i % len(gpus)][0], sharing(self.workers, len(gpus))) if gpus else {})
         self._pool = concurrent.futures.ThreadPoolExecutor(self.workers)
         self._futures: dict[concurrent.futures.Future[Outcome], str] = {}
         self._running: set[subprocess.Popen] = set()
@@ -83,9 +83,20 @@ def gpus_here() -> list[tuple[str, int]]:
     return found if chosen is None else [one for one in found if one[0] in chosen.split(",")]
 
 
+def sharing(workers: int, gpus: int) -> int:
+    """How many processes share a GPU."""
+    return -(-workers // gpus)
+
+
+def _on_gpu(number: str, processes: int) -> dict[str, str]:
+    """Environment variables of a process on a GPU, where JAX would take three quarters of the memory for itself."""
+    share = {} if processes == 1 else {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{0.75 / processes:.3f}"}
+    return {"CUDA_VISIBLE_DEVICES": number, **share}
+
+
 def memory_each(workers: int) -> float | None:
     """Bytes that one of the processes on this computer may use: that of a GPU, or a share of the free memory."""
     if gpus := gpus_here():
-        return 0.7 * min(free for _, free in gpus)  # JAX takes three quarters of a GPU for itself
+        return 0.7 * min(free for _, free in gpus) / sharing(workers, len(gpus))
     free = free_memory()
     return None if free is None else 0.8 * free / workers

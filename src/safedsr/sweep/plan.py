@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -125,9 +126,9 @@ def plan(sweep: Sweep, make_environment: MakeEnvironment | None = None) -> list[
             jobs = list(_jobs(sweep, algorithm, settings, make_environment))
             parts = [""] if len(jobs) == 1 else [f"-part{i}" for i in range(len(jobs))]
             planned += [Planned(name + part, name, settings, job) for part, job in zip(parts, jobs, strict=True)]
-    names = [one.name for one in planned]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UserError(f"two runs of this sweep are the same ({twice}); give each value once")
+    name, count = Counter(one.name for one in planned).most_common(1)[0]
+    if count > 1:
+        raise UserError(f"two runs of this sweep are the same ({name}); give each value once")
     return planned
 
 

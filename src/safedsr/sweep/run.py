@@ -15,6 +15,7 @@ from safedsr.sweep.ranking import rank
 from safedsr.sweep.worker import DONE, FAILED, STOPPED, Outcome, Work
 
 TICK = 0.5  # seconds between two looks at the run folders
+LOOKING = 0.05  # of the time at most, on a slow shared disk
 TAIL = 16_384  # bytes at the end of progress.csv that contain a whole row
 
 
@@ -108,7 +109,8 @@ def run_all(
             for name, outcome in executor.finished(TICK):
                 outcomes[name] = outcome
                 watcher.ended(name, outcome, tracker.seconds())
-            watcher.update(tracker.board(outcomes))
+            if tracker.due() or len(outcomes) == len(planned):
+                watcher.update(tracker.board(outcomes))
     except KeyboardInterrupt:
         executor.stop()
         raise Stopped(f"stopped; {_count(planned, out)}; all is saved, the same command continues") from None
@@ -131,22 +133,31 @@ class _Tracker:
         self._steps = {one.name: until or one.job.train.steps for one in planned}
         self._lanes = {one.name: one.job.lanes for one in planned}
         self._first = {name: last_step(out / name) for name in begun}
+        self._now, self._ended = dict(self._first), set[str]()
+        self._next = 0.0
 
     def seconds(self) -> float:
         return time.monotonic() - self._began
 
+    def due(self) -> bool:
+        """Whether it is time to look at the run folders again."""
+        return self.seconds() >= self._next
+
     def board(self, outcomes: Mapping[str, Outcome]) -> Board:
-        ended = {name for name in self._first if name in outcomes}
-        now = {name: last_step(self._out / name) for name in self._first}
+        began = self.seconds()
+        for name in self._first.keys() - self._ended:
+            self._now[name] = last_step(self._out / name)
+        self._ended = self._first.keys() & outcomes.keys()
         running = [
             (name, step, self._steps[name])
-            for name, step in now.items()
-            if name not in ended and _touched(self._out / name, self._wall)
+            for name, step in self._now.items()
+            if name not in self._ended and _touched(self._out / name, self._wall)
         ]
-        gone = sum((step - self._first[name]) * self._lanes[name] for name, step in now.items())
+        gone = sum((step - self._first[name]) * self._lanes[name] for name, step in self._now.items())
         failed = {name for name, outcome in outcomes.items() if outcome.state == FAILED}
-        left = sum(max(self._steps[n] - s, 0) * self._lanes[n] for n, s in now.items() if n not in failed)
+        left = sum(max(self._steps[n] - s, 0) * self._lanes[n] for n, s in self._now.items() if n not in failed)
         seconds = self.seconds()
+        self._next = seconds + (seconds - began) / LOOKING
         return Board(
             total=len(self._planned),
             done=len(outcomes) - len(failed),

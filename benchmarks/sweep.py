@@ -132,7 +132,9 @@ def idle_ray(seconds: float) -> dict[str, Any]:
 def table(arms: Sequence[Arm], jobs: int) -> str:
     """The arms beside each other."""
     hand = arms[0].seconds
-    lines = [f"{'':34}{'wall':>8}{'training':>10}{'rest a job':>12}{'start-up':>9}{'beside by hand':>16}{'without start':>15}"]
+    lines = [
+        f"{'':34}{'wall':>8}{'training':>10}{'rest a job':>12}{'start-up':>9}{'beside by hand':>16}{'without start':>15}"
+    ]
     for arm in arms:
         rest = "" if arm.training is None else f"{(arm.seconds - arm.training - arm.start) / jobs:.2f} s"
         training = "" if arm.training is None else f"{arm.training:.1f} s"

@@ -2,9 +2,12 @@
 
     python benchmarks/sweep.py [--quick] [--json FILE]
 
-Ten jobs, SafeDQN in two rooms with two seeds each, of about --seconds each on all cores. "By hand" is ten times `safedsr
-train`. The arms "one at a time" give each run all cores, too, so what they take longer is overhead; the others are what
-one gets without flags. What is compiled is compiled before. Policies of the first three arms have to be equal bit for bit.
+Ten jobs, SafeDQN in two rooms with two seeds each, of about --seconds each on all cores. "By hand" is ten times
+`safedsr train`. The sweeps "one at a time" give each run all cores, too, so the time that they take longer is overhead;
+the others run as they do without flags. All programs are compiled before. The policies by hand and of the sweeps "one
+at a time" must be equal bit for bit. Columns: seconds on the wall; of these, training; the rest for each job, without
+the start-up of the command; this start-up, measured with nothing to do; wall time compared with "by hand", with and
+without the start-up.
 """
 
 import argparse
@@ -132,16 +135,15 @@ def idle_ray(seconds: float) -> dict[str, Any]:
 def table(arms: Sequence[Arm], jobs: int) -> str:
     """The arms beside each other."""
     hand = arms[0].seconds
-    lines = [
-        f"{'':34}{'wall':>8}{'training':>10}{'rest a job':>12}{'start-up':>9}{'beside by hand':>16}{'without start':>15}"
-    ]
+    titles = {"wall": 8, "training": 10, "rest a job": 12, "start-up": 10, "by hand": 10, "without start-up": 18}
+    lines = [" " * 26 + "".join(f"{title:>{width}}" for title, width in titles.items())]
     for arm in arms:
         rest = "" if arm.training is None else f"{(arm.seconds - arm.training - arm.start) / jobs:.2f} s"
         training = "" if arm.training is None else f"{arm.training:.1f} s"
         ratios = (arm.seconds / hand - 1, (arm.seconds - arm.start) / hand - 1)
         lines.append(
-            f"{arm.name:34}{arm.seconds:>6.1f} s{training:>10}{rest:>12}{arm.start:>7.1f} s"
-            + "".join(f"{ratio:>+{width}.1%}" for ratio, width in zip(ratios, (16, 15), strict=True))
+            f"{arm.name:26}{arm.seconds:>6.1f} s{training:>10}{rest:>12}{arm.start:>8.1f} s"
+            + "".join(f"{ratio:>+{width}.1%}" for ratio, width in zip(ratios, (10, 18), strict=True))
         )
     return "\n".join(lines)
 

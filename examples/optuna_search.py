@@ -1,4 +1,4 @@
-"""Settings chosen by Optuna: each trial trains all seeds in one program and is judged by the safe goals of its policies.
+"""Settings chosen by Optuna: a trial trains all seeds in one program, and the safe goals of their policies judge it.
 
     pip install optuna && python examples/optuna_search.py --trials 20 --out searches/first
 
@@ -53,10 +53,9 @@ def main() -> None:
     storage = f"sqlite:///{args.out.absolute()}/study.db"
     study = optuna.create_study(storage=storage, study_name="safedsr", direction="maximize", load_if_exists=True)
     study.optimize(safe_goal_rate, n_trials=args.trials)
-    flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in study.best_params.items())
-    print(
-        f"safe goal rate {study.best_value:.3f}: safedsr train {ALGORITHM} --layout {args.layout} --costs {args.costs} {flags}"
-    )
+    flags = {"layout": args.layout, "costs": args.costs, **study.best_params}
+    words = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in flags.items())
+    print(f"safe goal rate {study.best_value:.3f}: safedsr train {ALGORITHM} {words}")
 
 
 if __name__ == "__main__":

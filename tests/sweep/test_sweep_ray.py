@@ -27,7 +27,7 @@ class Machines:
 
     def __init__(self) -> None:
         self._start()
-        self.address = self.cluster.address
+        self.address = str(self.cluster.address)
 
     def _start(self, **more: object) -> None:
         from ray.cluster_utils import Cluster
@@ -36,6 +36,7 @@ class Machines:
 
     def kill_head(self) -> None:
         """Kill all processes of the head with SIGKILL."""
+        assert self.cluster.head_node
         self.cluster.head_node.kill_all_processes(check_alive=False, allow_graceful=False)
 
     def restart(self) -> None:
@@ -57,7 +58,7 @@ def machines():
 
 def run_on_ray(address, planned, out, update=lambda board: None, **where):
     """Run on the cluster, and call `update` again and again meanwhile."""
-    executor, seen = make_executor(Where("ray", address=address, **where), out, len(planned)), Seen()
+    executor, seen = make_executor("ray", Where(address=address, **where), out, len(planned)), Seen()
     seen.update = update
     try:
         return run_all(planned, out, executor, seen)
@@ -153,4 +154,4 @@ def test_an_address_without_a_cluster_is_told(tmp_path, monkeypatch):
 
     monkeypatch.setattr(ray, "init", nobody)
     with pytest.raises(UserError, match="no Ray cluster at 'nowhere:1': no such host; start one with"):
-        make_executor(Where("ray", address="nowhere:1"), tmp_path, 1)
+        make_executor("ray", Where(address="nowhere:1"), tmp_path, 1)

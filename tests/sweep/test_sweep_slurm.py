@@ -1,5 +1,6 @@
 """Sweeps through submitit: its local executor runs jobs; a small SLURM for tests takes real job scripts."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -34,15 +35,13 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("FAKE_SLURM", str(place))
     yield place
     for file in place.glob("*.pid"):
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(int(file.read_text()), signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
 
 def test_jobs_of_submitit_train_what_training_by_hand_trains(tmp_path, corridor_map, by_hand):
     planned = begun(tiny_sweep(corridor_map, LONG, vary={"learning_rate": [0.001]}), tmp_path / "out")
-    executor = make_executor(Where("slurm", cluster="local"), tmp_path / "out", 1)
+    executor = make_executor("slurm", Where(), tmp_path / "out", 1, cluster="local")
     outcomes = run_all(planned, tmp_path / "out", executor, Seen())
     executor.close()
     assert [outcome.state for outcome in outcomes.values()] == [DONE]
@@ -52,8 +51,8 @@ def test_jobs_of_submitit_train_what_training_by_hand_trains(tmp_path, corridor_
 def test_slurm_gets_an_array_with_partition_cores_and_the_signal_to_save(slurm, tmp_path, corridor_map):
     (slurm / "full").touch()  # nothing starts
     planned = begun(tiny_sweep(corridor_map), tmp_path / "out")
-    where = Where("slurm", partition="short", cores=2, gpus=1, workers=1, hours=0.5)
-    executor = make_executor(where, tmp_path / "out", 2)
+    where = Where(partition="short", cores=2, gpus=1, workers=1, hours=0.5)
+    executor = make_executor("slurm", where, tmp_path / "out", 2)
     executor.start([Work(one.name, str(tmp_path / "out" / one.name), one.job.to_dict()) for one in planned])
     script = (slurm / "77.sh").read_text()
     for line in ("--partition=short", "--cpus-per-task=2", "--gpus-per-node=1", "--array=0-1%1", "--time=30"):
@@ -74,7 +73,7 @@ def test_the_parent_is_killed_a_job_is_preempted_and_the_same_command_waits_for_
     wait_for(lambda: last_step(folder) >= 100)
     parent.kill()
     parent.wait()
-    executor, seen, saved = make_executor(Where("slurm"), out, 1), Seen(), []
+    executor, seen, saved = make_executor("slurm", Where(), out, 1), Seen(), []
 
     def update(board):
         if not saved and last_step(folder) >= 300:

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from safedsr.cli.where import WhereFlags, executor_for, only_plan
+from safedsr.cli.where import Executors, Where, executor_for, only_plan
 from safedsr.errors import UserError, unknown
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ def reproduce(
     seeds: Annotated[int | None, tyro.conf.arg(help="Number of seeds, if not that of the experiment.")] = None,
     out: Annotated[Path | None, tyro.conf.arg(help="Folder for the run folders; runs/EXPERIMENT if not given.")] = None,
     executor: Annotated[
-        Literal["local", "ray", "slurm"] | None,
+        Executors | None,
         tyro.conf.arg(help="Train several runs at the same time, as 'safedsr sweep' does; if not given, one by one."),
     ] = None,
-    where: Annotated[WhereFlags, tyro.conf.arg(name="")] = WhereFlags(),
+    where: Annotated[Where, tyro.conf.arg(name="")] = Where(),
 ) -> None:
     """Run the paper's experiments. The same command continues an interrupted experiment."""
     from safedsr.paper.experiments import EXPERIMENTS, TIMES
@@ -51,7 +51,7 @@ def reproduce(
         raise UserError(f"choose either --quick (not comparable with the paper) or --full. {TIMES[experiment]}")
     if executor:
         only_plan()
-    elif where != WhereFlags():
+    elif where != Where():
         raise UserError("flags of an executor are given, but none is chosen; add --executor local, ray or slurm")
     from safedsr.paper.reproduce import plan
 
@@ -79,7 +79,7 @@ def _run_here(experiment: str, planned: "Sequence[PlannedRun]", out: Path) -> li
         return run(planned, out, show)
 
 
-def _run_by(executor: str, where: WhereFlags, planned: "Sequence[PlannedRun]", out: Path) -> list[str]:
+def _run_by(executor: str, where: Where, planned: "Sequence[PlannedRun]", out: Path) -> list[str]:
     """Train runs by an executor of sweeps; return the errors of those that failed."""
     from safedsr.cli.sweep_display import watching
     from safedsr.sweep.plan import Planned

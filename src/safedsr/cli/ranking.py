@@ -1,13 +1,14 @@
 """The ranking of a sweep, for the commands sweep and report."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from safedsr.cli.terminal import print_json, print_table
 
 if TYPE_CHECKING:
     from safedsr.sweep.ranking import Ranked
 
+Metric = Literal["safe-goal-rate", "goal-rate", "return", "cost"]
 SWEEP_FILE = "sweep.json"
 
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from safedsr.cli.environments import EnvFlags, environment_of
-from safedsr.cli.ranking import is_sweep, report_sweep
+from safedsr.cli.ranking import Metric, is_sweep, report_sweep
 from safedsr.cli.terminal import Json, busy, print_json, print_table
 from safedsr.errors import UserError
 
@@ -33,7 +33,7 @@ def report(
     ] = None,
     oracle: Annotated[bool, tyro.conf.arg(help=ORACLE_HELP)] = True,
     metric: Annotated[
-        Literal["safe-goal-rate", "goal-rate", "return", "cost"] | None,
+        Metric | None,
         tyro.conf.arg(help="Of a sweep: what its configurations are ranked by; that of the sweep if not given."),
     ] = None,
     paper: Annotated[bool, tyro.conf.arg(help="Use the paper's tables and figures for all runs on maps.")] = False,

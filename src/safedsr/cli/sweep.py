@@ -4,21 +4,19 @@ import dataclasses
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from safedsr.cli.environments import EnvFlags, Repeated, trained_in
-from safedsr.cli.ranking import is_sweep, print_ranking
+from safedsr.cli.ranking import Metric, is_sweep, print_ranking
 from safedsr.cli.terminal import Json, print_json
-from safedsr.cli.where import ExecutorName, WhereFlags, executor_for, only_plan
+from safedsr.cli.where import ExecutorName, Where, executor_for, only_plan
 from safedsr.errors import Refusal, UserError
 from safedsr.validation import in_file
 
 if TYPE_CHECKING:
     from safedsr.sweep.plan import Planned, Sweep
-
-Metric = Literal["safe-goal-rate", "goal-rate", "return", "cost"]
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def sweep(
     as_json: Json = False,
     executor: ExecutorName = "local",
     what: Annotated[SweepFlags, tyro.conf.arg(name="")] = SweepFlags(),
-    where: Annotated[WhereFlags, tyro.conf.arg(name="")] = WhereFlags(),
+    where: Annotated[Where, tyro.conf.arg(name="")] = Where(),
     environment: Annotated[EnvFlags, tyro.conf.arg(name="")] = EnvFlags(),
 ) -> None:
     """Train many settings, algorithms and seeds: on this computer, a Ray cluster or SLURM. Rank them."""

@@ -1,7 +1,8 @@
 """What an executor is, and the flags that choose and size one."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 from safedsr.sweep.worker import Outcome, Work
 
@@ -28,15 +29,22 @@ class Executor(Protocol):
         ...
 
 
-class Where(NamedTuple):
-    """The flags that choose and size an executor."""
+@dataclass(frozen=True)
+class Where:
+    """Where runs are trained: the flags that size an executor."""
 
-    executor: str = "local"
     workers: int | None = None
+    """Runs at the same time on this computer or in SLURM; if not given, one for each GPU or else for each core here,
+    and as many as SLURM allows there."""
     cores: int | None = None
+    """CPU cores of each run; if not given, the cores divided by the workers, and 1 on Ray and SLURM."""
     gpus: int | None = None
+    """GPUs of each run on Ray and SLURM; 0 if not given."""
     address: str | None = None
+    """Address of a Ray cluster, or 'auto'; if not given, Ray is started on this computer."""
     shared: bool = True
+    """Whether all nodes of the Ray cluster see the folder --out; if not, finished runs are sent back as bytes."""
     partition: str | None = None
+    """Partition of SLURM."""
     hours: float = 24.0
-    cluster: str = "slurm"  # of submitit: "local" is for tests
+    """Time limit of a SLURM job; a run that needs longer is requeued and continues."""

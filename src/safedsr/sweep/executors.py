@@ -10,21 +10,21 @@ from safedsr.sweep.local import Local
 EXECUTORS = ("local", "ray", "slurm")
 
 
-def make_executor(where: Where, out: Path, count: int) -> Executor:
-    """The executor for about `count` works of a sweep in the folder `out`."""
-    if where.executor == "local":
+def make_executor(name: str, where: Where, out: Path, count: int, *, cluster: str = "slurm") -> Executor:
+    """The executor for about `count` works of a sweep in the folder `out`; `cluster` is of submitit, for tests."""
+    if name == "local":
         return Local(out, count, where.workers, where.cores)
-    if where.executor == "ray":
+    if name == "ray":
         _require("ray", "ray")
         from safedsr.sweep.on_ray import OnRay
 
         return OnRay(out, where)
-    if where.executor == "slurm":
+    if name == "slurm":
         _require("submitit", "slurm")
         from safedsr.sweep.on_slurm import OnSlurm
 
-        return OnSlurm(out, where)
-    raise unknown("executor", where.executor, EXECUTORS)
+        return OnSlurm(out, where, cluster)
+    raise unknown("executor", name, EXECUTORS)
 
 
 def _require(package: str, extra: str) -> None:

@@ -59,7 +59,7 @@ class OnRay:
             self._heard = time.monotonic()
         elif time.monotonic() - self._heard > SILENCE:  # Ray itself would end this process after a minute
             raise Refusal(
-                f"the head of the Ray cluster ({self._head}) no longer answers; its runs save when their node ends; start "
+                f"the head of the Ray cluster ({self._head}) no longer answers; runs save when their nodes end; start "
                 "the cluster again, then the same command continues"
             )
         return [(name := self._names.pop(ref), self._outcome(ref, name)) for ref in ended]

@@ -29,13 +29,13 @@ class OnSlurm:
     Jobs go on if this process ends. The next command finds them by jobs.json and waits for them.
     """
 
-    def __init__(self, out: Path, where: Where) -> None:
+    def __init__(self, out: Path, where: Where, cluster: str) -> None:
         self._out = out.absolute()
         self._cores = where.cores or 1
         self._jobs: dict[str, submitit.Job] = {}
         try:
             self._executor = submitit.AutoExecutor(
-                folder=self._out / FOLDER, cluster=where.cluster, slurm_max_num_timeout=REQUEUES
+                folder=self._out / FOLDER, cluster=cluster, slurm_max_num_timeout=REQUEUES
             )
         except RuntimeError as error:
             raise UserError(f"SLURM cannot be used here: {error}; use --executor local or ray") from None

@@ -58,6 +58,7 @@ def test_a_sample_is_spread_evenly_and_the_same_for_a_seed(count, seed):
         (["--algos", "safedqn", "--halving", "1"], "halving is 1; give 2 or more"),
         (["--algos", "safedqn", "--costs", "diamond", "--workers", "0"], "workers is 0; give at least 1"),
         (["--algos", "safedqn", "--halving", "2", "--no-shared"], "--halving continues runs and needs a shared folder"),
+        ([*MAP, "--sample", "3"], "sample is 3; nothing is varied; write for example"),
         ([*MAP, "--address", "auto"], "--address is for --executor ray; leave it out here"),
         ([*MAP, "--no-shared"], "--no-shared is for --executor ray; leave it out here"),
         ([*MAP, "--executor", "ray", "--partition", "a"], "--partition is for --executor slurm; leave it out here"),

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from sweeps import LONG, Seen, begun, same_results, tiny_sweep
 
+from safedsr.cli import main
 from safedsr.engine.train import Stopped
-from safedsr.errors import Refusal, UserError
+from safedsr.errors import Refusal
 from safedsr.sweep.base import Where
 from safedsr.sweep.executors import make_executor
 from safedsr.sweep.finish import saved_step, standing
@@ -146,12 +147,15 @@ def test_without_a_shared_path_finished_runs_are_sent_back(machines, tmp_path, c
     assert not list(tmp_path.glob(".incoming*"))
 
 
-def test_an_address_without_a_cluster_is_told(tmp_path, monkeypatch):
-    import ray
-
-    def nobody(*args, **how):
-        raise ConnectionError("no such host")
-
-    monkeypatch.setattr(ray, "init", nobody)
-    with pytest.raises(UserError, match="no Ray cluster at 'nowhere:1': no such host; start one with"):
-        make_executor("ray", Where(address="nowhere:1"), tmp_path, 1)
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("nonsense", "address is 'nonsense'; give auto, or HOST:PORT of the head"),
+        ("127.0.0.1:1", "no Ray cluster at '127.0.0.1:1': nothing listens there; start one with 'ray start --head'"),
+    ],
+)
+def test_an_address_without_a_cluster_is_told(capsys, tmp_path, corridor_map, address, message):
+    begun(tiny_sweep(corridor_map), tmp_path / "out")
+    assert main(["sweep", "--out", str(tmp_path / "out"), "--executor", "ray", "--address", address]) == 2
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1

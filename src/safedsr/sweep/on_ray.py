@@ -2,7 +2,9 @@
 
 import hashlib
 import io
+import logging
 import os
+import re
 import shutil
 import socket
 import tarfile
@@ -16,11 +18,13 @@ from typing import Any
 import ray
 from ray.exceptions import RayError, TaskCancelledError
 
+from safedsr.engine import lanes
 from safedsr.errors import Refusal, UserError
 from safedsr.runs import storage
 from safedsr.runs.folder import STATES
 from safedsr.sweep.base import LOGS, Where
 from safedsr.sweep.worker import DONE, FAILED, SAVING, STOPPED, Outcome, Work, finish_in_process
+from safedsr.validation import require
 
 SILENCE = 30.0  # seconds without an answer of the head after which the cluster counts as gone
 Answer = tuple[Outcome, bytes | None]  # the run folder as a tar file, if there is no shared path
@@ -35,14 +39,7 @@ class OnRay:
         self._names: dict[Any, str] = {}
         source = os.environ.get("PYTHONPATH")
         how: dict[str, Any] = {"runtime_env": {"env_vars": {"PYTHONPATH": source}}} if source else {}
-        if not ray.is_initialized():
-            try:
-                ray.init(address=where.address, log_to_driver=False, include_dashboard=False, **_quiet(where.address))
-            except ConnectionError as error:
-                raise UserError(
-                    f"no Ray cluster at '{where.address}': {error}; start one with 'ray start --head', or leave "
-                    "--address out"
-                ) from None
+        _connect(where.address)
         need = {"num_cpus": self._cores, "num_gpus": where.gpus or 0}
         self._task = ray.remote(max_retries=-1, **need, **how)(finish_on_node)
         self._head: str = ray.get_runtime_context().gcs_address
@@ -85,20 +82,31 @@ class OnRay:
         ray.shutdown()
 
 
+def _connect(address: str | None) -> None:
+    """Connect to a cluster, or start Ray on this computer if there is no address."""
+    if address is None:
+        ray.init(num_cpus=lanes.cores(), log_to_driver=False, include_dashboard=False, logging_level=logging.ERROR)
+        return
+    named = address == "auto"
+    fine = named or re.fullmatch(r"[^:/]+:\d+", address) is not None
+    require(fine, "address", address, "give auto, or HOST:PORT of the head")
+    try:
+        if not named and not answers(address):  # Ray would try for minutes
+            raise ConnectionError("nothing listens there")
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except ConnectionError as error:
+        cure = "start one with 'ray start --head', or leave --address out"
+        raise UserError(f"no Ray cluster at '{address}': {error}; {cure}") from None
+
+
 def answers(address: str) -> bool:
     """Whether something listens at HOST:PORT."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
-    except OSError:
+    except (OSError, OverflowError):  # the latter for a port above 65535
         return False
     return True
-
-
-def _quiet(address: str | None) -> dict[str, Any]:
-    from safedsr.engine.lanes import cores
-
-    return {"logging_level": "ERROR", **({} if address else {"num_cpus": cores()})}
 
 
 def finish_on_node(work: Work, cores: int, out: str, shared: bool) -> Answer:

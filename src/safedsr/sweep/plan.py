@@ -17,7 +17,7 @@ from safedsr.errors import UserError, unknown
 from safedsr.runs import storage
 from safedsr.runs.config import EPISODE, TrainConfig
 from safedsr.runs.job import Job, grid_job, tasks_for
-from safedsr.sweep.values import Choice, combinations, field_name
+from safedsr.sweep.values import EXAMPLE, Choice, combinations, field_name
 from safedsr.validation import first_difference, from_dict, in_file, require, seed_numbers, with_settings
 
 FILE = "sweep.json"
@@ -61,6 +61,7 @@ class Sweep:
                     raise unknown("algorithm of this sweep", algorithm, self.algos)
         if both := sorted(self.set.keys() & self.vary.keys()):
             raise UserError(f"{both[0]} is both set and varied; leave out one of them")
+        require(self.sample is None or len(self.vary) > 0, "sample", self.sample, f"nothing is varied; {EXAMPLE}")
         require(self.halving is None or self.halving >= 2, "halving", self.halving, "give 2 or more")
         require(self.pack is None or self.pack >= 1, "pack", self.pack, "give at least 1")
         if self.metric is not None and self.metric not in METRICS:

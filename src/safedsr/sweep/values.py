@@ -95,8 +95,6 @@ def combinations(choices: Mapping[str, Choice], sample: int | None, seed: int) -
             raise UserError(f"{next(iter(ranges))} is a range; say how many values to draw: --sample 20")
         return [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
     require(1 <= sample <= 100_000, "sample", sample, "give a number from 1 to 100000")
-    if not choices:
-        raise UserError(f"nothing to draw; {EXAMPLE}")
     rng = np.random.default_rng(seed)
     drawn: dict[str, list[Any]] = {}
     for name, choice in choices.items():

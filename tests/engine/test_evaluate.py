@@ -10,6 +10,7 @@ from tiny import linear, tiny_job, tiny_task
 from safedsr.agent import Agent, evaluate_run
 from safedsr.agents.value_based.trainer import Policy
 from safedsr.engine import evaluate as module
+from safedsr.engine import outcome
 from safedsr.engine.evaluate import evaluate, run_episodes
 from safedsr.envs.grid.config import GridConfig
 from safedsr.envs.grid.physics import ACTIONS
@@ -51,6 +52,16 @@ def test_a_walk_that_is_known():
     assert found.goal_rate.high == 1.0 and 0.85 < found.goal_rate.low < 1.0
     assert found.cost[0] == (2.0, 2.0, 2.0) and found.length == (5.0, 5.0, 5.0) and len(found.cost) == 1
     np.testing.assert_allclose(found.reward, 0.95, rtol=1e-5)
+
+
+def test_an_episode_that_does_not_end_is_an_error(monkeypatch):
+    monkeypatch.setattr(outcome, "MANY", 20)
+    agent = walker("left")
+    spec = dataclasses.replace(agent.job.environment.spec, time_limit=None)
+    environment = dataclasses.replace(agent.job.environment, spec=spec)
+    endless = agent.changed(job=dataclasses.replace(agent.job, environment=environment))
+    with pytest.raises(UserError, match=r"has not ended after 20 steps; give the environment a time limit"):
+        evaluate(endless, episodes=4)
 
 
 def test_the_time_limit_is_no_goal():

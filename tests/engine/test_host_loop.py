@@ -14,6 +14,8 @@ from test_other_environments import costs_of, settings_of
 from tiny import same_trees
 
 import safedsr
+from safedsr.adapt.config import CertificateConfig, ClimbConfig
+from safedsr.adapt.ladder import adapt
 from safedsr.agents.registry import ALGORITHMS
 from safedsr.engine.evaluate import evaluate, run_episodes
 from safedsr.engine.host_loop import HostProgram, copies_of, processes_for
@@ -195,3 +197,17 @@ def test_processes_are_for_slow_environments():
     host.seconds = 0.1
     assert processes_for(host, None, 8) >= 1
     assert processes_for(host, 0, 8) == 0
+
+
+def test_a_new_budget_needs_no_new_costs_where_they_come_from_info(tmp_path):
+    environment = from_gymnasium(Climber, cost="cost")
+    agent = settings_of("safedsr-plus")
+    job = Job("safedsr-plus", (make_task(environment, 5),), (0,), agent, environment, TrainConfig(steps=STEPS))
+    train(job, tmp_path / "run")
+    known = safedsr.load(tmp_path / "run", environment=environment)
+    spend = ClimbConfig(updates=20)
+    few = CertificateConfig(episodes=8)
+    found = adapt(known, None, "memory", budget=2, certificate=few, spend=spend, from_memory=True)
+    assert found.agent.task.budgets == (2.0,) and found.rungs[0].real_steps == 0
+    with pytest.raises(UserError, match="uses 'info'"):
+        adapt(known, make_task(environment, 2)._replace(params={"price": jnp.ones(())}), "memory", spend=spend)

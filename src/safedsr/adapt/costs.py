@@ -10,6 +10,7 @@ import numpy as np
 from safedsr.agents.value_based.trainer import Policy
 from safedsr.core.units import Units, units
 from safedsr.envs.environment import Task, make_task, with_cost_args
+from safedsr.envs.functions import NeedsInfo
 from safedsr.envs.grid import physics
 from safedsr.envs.grid.catalog import FINE, with_costs
 from safedsr.envs.grid.config import DEFAULT_BUDGET
@@ -18,7 +19,7 @@ from safedsr.envs.grid.layout import Layout, Scene, coarsest, finer
 from safedsr.errors import UserError
 from safedsr.runs.experience import FIT_STEPS, Experience, relabelled
 from safedsr.runs.policy import TrainedPolicy
-from safedsr.types import PyTree
+from safedsr.types import PyTree, Transition
 from safedsr.validation import LARGEST, parse_budgets, require, shown
 
 
@@ -159,6 +160,20 @@ def call(function: Callable[[np.ndarray, np.ndarray], Any], x: np.ndarray, y: np
     return layers
 
 
+def stored_steps(agent: TrainedPolicy, task: Task, most: int | None = None) -> Transition:
+    """The first `most` steps (default: all) of the agent's replay memory, with the costs of this task.
+
+    Costs from `info` cannot be computed again. They stay as they are if the task differs in its budget alone.
+    """
+    experience = experience_of(agent)
+    try:
+        return relabelled(experience, agent.job.environment, task.params, most)
+    except NeedsInfo:
+        if task.params is not agent.task.params:
+            raise
+        return jax.tree.map(lambda x: x[:most], experience.steps)
+
+
 def fit_set(agent: TrainedPolicy, costs: Costs) -> FitSet:
     """Steps of the agent's replay memory, labelled with the new costs; or the labelled steps that were given."""
     experience = experience_of(agent)
@@ -172,10 +187,8 @@ def fit_set(agent: TrainedPolicy, costs: Costs) -> FitSet:
         x, y = np.asarray(jax.vmap(end, (0, None))(fit, scene_of(agent.task).layout), np.float64).T
         cost = _check_cost(call(costs, x, y).T)
     else:
-        params = task_of(agent, costs).params
-        cost = _check_cost(
-            np.asarray(relabelled(experience, agent.job.environment, params, FIT_STEPS).cost, np.float64)
-        )
+        steps = stored_steps(agent, task_of(agent, costs), FIT_STEPS)
+        cost = _check_cost(np.asarray(steps.cost, np.float64))
     return FitSet(known, experience.gram, cost)
 
 

@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from safedsr.adapt.costs import experience_of, learner_of
+from safedsr.adapt.costs import learner_of, stored_steps
 from safedsr.engine.loop import Lane
 from safedsr.engine.program import Program
 from safedsr.engine.programs import program_for
 from safedsr.envs.environment import Task
-from safedsr.runs.experience import from_rows, make_experience, relabelled
+from safedsr.runs.experience import from_rows, make_experience
 from safedsr.runs.policy import AnyPolicy, TrainedPolicy, own_job
 from safedsr.types import Adaptable, PyTree
 
@@ -56,7 +56,7 @@ def start_state(program: Program, agent: TrainedPolicy, task: Task, seed: int, c
     key, *keys = jax.random.split(jax.random.key(seed), 3)
     environment, trainer = program.job.environment, program.trainer
     fresh, first = program.start_one(key, jnp.uint32(seed), task.params)
-    rows = environment.spec.codec.pack(relabelled(experience_of(agent), environment, task.params))
+    rows = environment.spec.codec.pack(stored_steps(agent, task))
     assert trainer.proceed
     return Lane(trainer.proceed(fresh, agent.policy, keys, rows, count, task.params), first)
 
@@ -67,6 +67,6 @@ def _agent_of(program: Program, agents: PyTree, agent: AnyPolicy, task: Task) ->
     learnt = agent.changed(policy=trainer.policy(state), task=task, recursion=None)
     assert trainer.memory
     new = from_rows(*trainer.memory(state), environment.spec.codec)
-    old = relabelled(experience_of(agent), environment, task.params)
+    old = stored_steps(agent, task)
     steps = jax.tree.map(lambda *parts: np.concatenate(parts), new, old)
     return learnt.changed(experience=make_experience(steps, learnt.features, environment, task.params))

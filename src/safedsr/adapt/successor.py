@@ -3,11 +3,10 @@
 import jax.numpy as jnp
 from jax import Array
 
-from safedsr.adapt.costs import experience_of, learner_of, units_of
+from safedsr.adapt.costs import learner_of, stored_steps, units_of
 from safedsr.adapt.penalty import LADDER, Score, score, search_penalty
 from safedsr.core.precision import precision
 from safedsr.envs.environment import Task
-from safedsr.runs.experience import relabelled
 from safedsr.runs.policy import AnyPolicy
 
 SOME = 0.1  # share of safe goals from which M is trained for the λ that acted best
@@ -30,7 +29,7 @@ def learn_from_memory(
     learner_of(agent)
     trial = trial or task
     assert agent.trainer.adaptable
-    steps = relabelled(experience_of(agent), agent.job.environment, task.params)
+    steps = stored_steps(agent, task)
     rehearsal = agent.trainer.adaptable.rehearse(agent.policy, steps, updates, seed, units_of(agent, task))
     state, best, top = rehearsal.state, agent, score(agent, trial, epsilon, required=enough)
     lam = next_lam(agent.policy.lam, agent.policy.lam, top) if rehearsal.lam is None else rehearsal.lam

@@ -3,15 +3,14 @@
 import jax
 import numpy as np
 
-from safedsr.adapt.costs import experience_of
+from safedsr.adapt.costs import stored_steps
 from safedsr.envs.environment import Task
 from safedsr.envs.memory import remembered
-from safedsr.runs.experience import relabelled
 from safedsr.runs.policy import TrainedPolicy
 
 
 def walking(agent: TrainedPolicy, task: Task) -> Task:
     """The task made of what the agent remembers: its transitions with the costs of this task."""
     environment = agent.job.environment
-    steps = relabelled(experience_of(agent), environment, task.params)
+    steps = stored_steps(agent, task)
     return task._replace(params=remembered(jax.tree.map(np.asarray, steps), environment.spec.actions))

@@ -10,7 +10,7 @@ from jax import Array
 
 from safedsr.core.capacity import fitting, free_memory, require_room
 from safedsr.core.exploration import epsilon_greedy
-from safedsr.engine.outcome import Outcome
+from safedsr.engine.outcome import Outcome, endless, most_steps
 from safedsr.envs import episode as episodes_of
 from safedsr.envs.environment import Environment, Task
 from safedsr.envs.episode import Episode
@@ -101,7 +101,12 @@ def run_keys(agent: TrainedPolicy, task: Task, keys: Array, epsilon: float = 0.0
         how = epsilon, job.discount, job.train.processes
         return run_on_host(agent.values_of, environment, agent.policy, task.params, keys, *how)
     where = environment, agent.policy, task.params
-    return jax.device_get(_run(agent.values_of, *where, keys, jnp.float32(epsilon), discount=agent.job.discount))
+    outcome, ended = jax.device_get(
+        _run(agent.values_of, *where, keys, jnp.float32(epsilon), discount=agent.job.discount)
+    )
+    if not ended:
+        raise endless(environment)
+    return outcome
 
 
 @partial(jax.jit, static_argnames=("values", "environment", "discount"))
@@ -113,8 +118,11 @@ def _run(
     keys: Array,
     epsilon: Array,
     discount: float,
-) -> Outcome:
-    """Run up to `WALKERS` episodes in parallel; when one ends, the next episode takes its place."""
+) -> tuple[Outcome, Array]:
+    """Run up to `WALKERS` episodes in parallel; when one ends, the next episode takes its place.
+
+    Also returned: whether all of them have ended, as none may take longer than `most_steps`.
+    """
     count = len(keys)
     walkers = min(WALKERS, count)
 
@@ -139,7 +147,13 @@ def _run(
 
     first = jnp.arange(walkers)
     start = Walk(first, jnp.int32(walkers), begin(first), _nothing(count, environment.spec.costs))
-    return jax.lax.while_loop(lambda walk: (walk.episode < count).any(), advance, start).outcome
+
+    def go_on(walk: Walk) -> Array:
+        runs = walk.episode < count
+        return runs.any() & ~(runs & (walk.running.time >= most_steps(environment))).any()
+
+    last = jax.lax.while_loop(go_on, advance, start)
+    return last.outcome, (last.episode >= count).all()
 
 
 class Walk(NamedTuple):

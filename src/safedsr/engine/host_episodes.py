@@ -10,7 +10,7 @@ from jax import Array
 
 from safedsr.core.exploration import epsilon_greedy
 from safedsr.engine.host_loop import Tally, processes_for
-from safedsr.engine.outcome import Outcome
+from safedsr.engine.outcome import Outcome, endless, most_steps
 from safedsr.envs.environment import Environment
 from safedsr.errors import EnvironmentFailed
 from safedsr.types import PyTree
@@ -54,6 +54,8 @@ def run_on_host(
             envs.begin_step(np.asarray(actions))
             rows = envs.end_step()
             done = tally.add(rows)
+            if ((tally.time >= most_steps(environment)) & ~done & (episode < count)).any():
+                raise endless(environment)
             ended = done & (episode < count)
             place = episode[ended]
             for kept, new in zip(outcome, (rows.success, tally.time, tally.ret, tally.cost), strict=True):

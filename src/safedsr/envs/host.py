@@ -345,7 +345,7 @@ def _relabel(host: Host, space: spaces.Space, steps: Transition, args: PyTree) -
         return host.relabel(steps, args, space)
     except NeedsInfo as error:
         names = ", ".join(f"'{function.name}'" for function in host.labelling.costs)
-        raise UserError(
+        raise NeedsInfo(
             f"stored steps cannot get the costs of {names}: the function {error}; write it as a function of "
             "observations, action and reward"
         ) from None

@@ -46,8 +46,12 @@ FeatureFunction = Callable[[Any, Any], np.ndarray]  # (obs [n, observations], ac
 def make_experience(
     steps: Transition, features: FeatureFunction, environment: Environment, params: PyTree
 ) -> Experience:
-    """Select the steps to save: each once, without those whose s′ belongs to another episode."""
+    """Select the steps to save: each once, without those whose s′ belongs to another episode.
+
+    Of equal steps, one that began an episode is kept, if there is any: walks through memory begin there.
+    """
     steps = take(steps, np.asarray(steps.terminated) != JOINED)
+    steps = take(steps, np.argsort(-np.asarray(steps.first), kind="stable"))
     packed = np.column_stack([steps.obs, steps.action, steps.next_obs, steps.terminated])
     steps = take(steps, np.unique(packed, axis=0, return_index=True)[1])
     order = spread(_strata(steps, environment, params))

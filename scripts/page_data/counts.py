@@ -5,6 +5,7 @@ import numpy as np
 from page_data import formats, sources
 from page_data.registry import text
 from safedsr.runs.metrics import iqm
+from safedsr.runs.results import trend
 
 SAFE = "safe goal count"
 
@@ -69,6 +70,33 @@ def by_paper(what: str, algorithm: str, layout: str, folder: str = "") -> str:
 def beside_paper(what: str, algorithm: str, layout: str, folder: str = "") -> str:
     """Our IQM beside the paper's, as a difference in percent; WHAT is free, goals or safe."""
     return formats.change(ratio(what, algorithm, folder or algorithm, layout))
+
+
+@text
+def differences(what: str, algorithm: str, folder: str = "") -> str:
+    """By how many percent our IQM differs from the paper's in one, two and three rooms."""
+    found = [abs(ratio(what, algorithm, folder or algorithm, layout) - 1) for layout in sources.ROOMS]
+    one, two, three = (formats.percent(share, 1) for share in found)
+    return f"{one}, {two} and {three} %"
+
+
+@text
+def rate_at_end(folder: str, layout: str) -> str:
+    """The safe goal rate of the last 20 000 steps as in Fig. 6, in percent (diamond)."""
+    return formats.percent(float(trend(sources.result(folder, layout, "diamond"), "safe")[-1]))
+
+
+@text
+def rate_largest(folder: str, layout: str) -> str:
+    """The largest safe goal rate of a training as in Fig. 6, in percent (diamond)."""
+    return formats.percent(float(np.nanmax(trend(sources.result(folder, layout, "diamond"), "safe"))))
+
+
+@text
+def rate_largest_of_baselines(layout: str) -> str:
+    """The largest safe goal rate that any of the eleven baselines ever has, as in Fig. 6, in percent (diamond)."""
+    found = [np.nanmax(trend(sources.result(name, layout, "diamond"), "safe")) for name in sources.BASELINES]
+    return formats.percent(float(max(found)))
 
 
 @text

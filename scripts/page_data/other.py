@@ -1,5 +1,7 @@
 """Other environments, precisions on a GPU and the agents that come with the package."""
 
+from pathlib import Path
+
 import numpy as np
 from scipy.stats import mannwhitneyu
 
@@ -87,20 +89,21 @@ def _precision_cell(now: np.ndarray, then: np.ndarray) -> str:
 @text
 def pretrained() -> str:
     """The agents that come with the package, from their cards."""
-    lines = []
-    for folder in sorted(FOLDER.iterdir()):
-        card = read_json(folder / "card.json")
-        given, found = card["settings"], card["evaluation"]
-        safe, size = found["safe_goal_rate"], sum((folder / file).stat().st_size for file in FILES)
-        trained = (
-            f"`{given['algorithm']}`, {given['costs']}, budget {given['budget']}, {formats.count(given['steps'])} steps"
-        )
-        bounds = " … ".join(formats.fixed(safe[end], 3) for end in ("low", "high"))
-        rate, length = formats.fixed(safe["value"], 3), formats.fixed(found["length"]["value"], 1)
-        sized = f"{formats.fixed(size / 1e6, 1)} MB"
-        lines.append(
-            [f"`{folder.name}`", ", ".join([f"`{given['algorithm']}`", *words]), sized, f"{rate} ({bounds})", length]
-        )
-    return formats.table(
-        ["name", "trained with", "size", "safe goal rate, ε = 0, 10 000 episodes", "steps to the goal"], lines
-    )
+    lines = [_card_line(folder) for folder in sorted(FOLDER.iterdir()) if folder.is_dir()]
+    head = ["name", "trained with", "size", "safe goal rate, ε = 0, 10 000 episodes", "steps to the goal"]
+    return formats.table(head, lines)
+
+
+def _card_line(folder: Path) -> list[str]:
+    card = read_json(folder / "card.json")
+    given, found = card["settings"], card["evaluation"]
+    safe, size = found["safe_goal_rate"], sum((folder / file).stat().st_size for file in FILES)
+    words = f"budget {given['budget']}", f"{formats.count(given['steps'])} steps", f"seed {given['seed']}"
+    rate, low, high = (formats.fixed(safe[name], 3) for name in ("value", "low", "high"))
+    return [
+        f"`{folder.name}`",
+        ", ".join([f"`{given['algorithm']}`", given["costs"], *words]),
+        f"{formats.fixed(size / 1e6, 1)} MB",
+        f"{rate} ({low} … {high})",
+        formats.fixed(found["length"]["value"], 1),
+    ]

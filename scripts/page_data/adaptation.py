@@ -113,9 +113,8 @@ def rung_extreme(variant: str, level: str, costs: str, end: str) -> str:
 def rung_seconds(level: str, end: str) -> str:
     """Seconds of a level over all agents and changes; END is least, median or most."""
     found = _column([row for row in _data()["rungs"] if row["level"] == level], "seconds")
-    return formats.fixed(
-        {"least": np.min, "median": np.median, "most": np.max}[end](found), 0 if level == "memory" else 1
-    )
+    value = {"least": np.min, "median": np.median, "most": np.max}[end](found)
+    return formats.fixed(value, 0 if value >= 1 else 1)
 
 
 @text

@@ -7,6 +7,7 @@ import numpy as np
 from page_data import formats, sources
 from page_data.registry import text
 from safedsr.runs.metrics import Summary, iqm, summarize
+from safedsr.runs.storage import read_json
 
 
 @cache
@@ -73,3 +74,11 @@ def plus_adapted(costs: str, search: str) -> str:
 def plus_adapted_least(costs: str, search: str) -> str:
     """The safe goal rate of the worst agent after the adaptation."""
     return formats.fixed(adapted(costs, search, "safe_goal_rate").min(), 3)
+
+
+@text
+def cells_adapted(costs: str, level: str, run: str = "safedsr-plus") -> str:
+    """IQM of the safe goal rate after a level (none, cost, penalty, memory) of agents in results/plus/adaptation."""
+    found = sorted((sources.RESULTS / "plus" / "adaptation" / run).glob(f"{costs}-[0-9]*.json"))
+    rates = [row["safe"] for path in found for row in read_json(path)["rows"] if row["level"] == level]
+    return formats.fixed(float(iqm(np.array(rates))), 3)

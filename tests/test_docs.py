@@ -37,10 +37,27 @@ def test_paper_map_names_exist(name):
     assert hasattr(importlib.import_module(module), attribute)
 
 
-def test_paper_map_names_every_numbered_equation_of_the_method():
-    text = (DOCS / "paper-map.md").read_text(encoding="utf-8")
-    missing = [n for n in (8, *range(11, 18)) if f"Eq. ({n})" not in text]
-    assert not missing
+@pytest.mark.parametrize(("kind", "last"), [("Eq", 17), ("Alg", 2), ("Table", 8), ("Fig", 23)])
+def test_paper_map_has_everything_that_the_paper_numbers(kind, last):
+    found = set()
+    for first, state, *_ in rows_of((DOCS / "paper-map.md").read_text(encoding="utf-8")):
+        if re.match(rf"{kind}s?\b", first):
+            assert state, first
+            for low, high in re.findall(r"(\d+)(?:–(\d+))?", first.partition(",")[0]):
+                found |= set(range(int(low), int(high or low) + 1))
+    assert found == set(range(1, last + 1))
+
+
+def test_the_citation_has_the_version_of_the_package():
+    version = re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.M)
+    assert version and f"\nversion: {version[1]}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_the_workflow_for_forks_runs_the_commands_of_ci():
+    """Each line of .ci/run that makes something is in the workflow, which has them with its own Python."""
+    commands = re.findall(r"^make \S+", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.M)
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    assert commands and not [command for command in commands if f"- run: {command} PYTHON=python" not in workflow]
 
 
 def test_diagrams_name_what_their_modules_have():
@@ -56,7 +73,7 @@ def test_diagrams_name_what_their_modules_have():
 
 def test_links_between_documents_lead_somewhere():
     root = DOCS.parent
-    for page in [root / "README.md", *DOCS.rglob("*.md")]:
+    for page in [root / "README.md", root / "CONTRIBUTING.md", *DOCS.rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 

@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: demo test test-all check bench pretrained soak clean
+.PHONY: demo test test-all check bench docs-tables pretrained soak clean
 
 demo: $(INSTALLED)
 	$(BIN)/safedsr demo --out demo
@@ -25,6 +25,10 @@ bench: $(INSTALLED)
 	$(BIN)/python benchmarks/adapt.py
 	$(BIN)/python benchmarks/dsr.py
 	$(BIN)/python benchmarks/latency.py
+
+# The tables and numbers of README.md and docs/ that come from runs, made anew from results/.
+docs-tables: $(INSTALLED)
+	$(BIN)/python scripts/docs_tables.py
 
 pretrained: $(INSTALLED)
 	$(BIN)/python scripts/make_pretrained.py

@@ -49,7 +49,7 @@ class Algorithm(NamedTuple):
 
 PRESET_HELP = {
     "recommended": "the settings for new environments",
-    "cells": "the version for maps, with the cells as features (the README's table)",
+    "cells": "an earlier version for maps, with the cells as features",
     "paper": "the settings of the paper",
     "omnisafe": "OmniSafe's settings and formulas, with its mistakes, to compare with it",
     "repaired": "the same settings with these mistakes repaired, a fairer baseline",

@@ -1,0 +1,10 @@
+"""What pages show of the published data: `TEXTS` has a function for each name, which returns the text."""
+
+import importlib
+
+from page_data.registry import TEXTS, listed
+
+for _module in ("counts", "beside", "readme", "algorithms", "plus", "adaptation", "other"):
+    importlib.import_module(f"page_data.{_module}")  # each adds its functions
+
+__all__ = ["TEXTS", "listed"]

@@ -1,0 +1,53 @@
+"""How numbers are written on pages. All rounding is here: halves are rounded up."""
+
+from collections.abc import Iterable, Sequence
+from decimal import ROUND_HALF_UP, Decimal
+
+from safedsr.runs.labels import thousands
+from safedsr.runs.metrics import Summary
+
+UNKNOWN = "–"
+
+
+def count(value: float) -> str:
+    """A count: 13 686."""
+    return thousands(value).replace("\N{NARROW NO-BREAK SPACE}", " ")
+
+
+def fixed(value: float, digits: int) -> str:
+    """A number with so many digits after the point; minus zero is zero."""
+    unit = Decimal(1).scaleb(-digits)
+    found = Decimal(repr(float(value))).quantize(unit, ROUND_HALF_UP)
+    return str(abs(found) if found == 0 else found).replace("-", "−")
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """A share in percent, without the sign %."""
+    return fixed(100 * share, digits)
+
+
+def change(ratio: float) -> str:
+    """The difference of a ratio from 1: −36 %, +2 %, 0 %."""
+    shown = percent(ratio - 1)
+    return f"{'+' if ratio > 1 and shown != '0' else ''}{shown} %"
+
+
+def factor(ratio: float) -> str:
+    """A ratio with two digits that count: 0.86, 1.5, 11, 1 911."""
+    return count(ratio) if ratio >= 9.95 else fixed(ratio, 1 if ratio >= 1 else 2)
+
+
+def interval(found: Summary) -> str:
+    """IQM of counts and its 95 % bootstrap interval."""
+    return f"{count(found.iqm)} ({count(found.low)} … {count(found.high)})"
+
+
+def quartiles(found: Summary) -> str:
+    """The 25th and 75th percentile of counts."""
+    return f"[{count(found.p25)}, {count(found.p75)}]"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in line)}|" for line in lines)

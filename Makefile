@@ -2,10 +2,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: demo test test-all check bench pretrained soak clean
+.PHONY: demo studio test test-all check bench pretrained soak clean
 
 demo: $(INSTALLED)
 	$(BIN)/safedsr demo --out demo
+
+studio: $(INSTALLED)
+	$(BIN)/safedsr studio
 
 test: $(INSTALLED)
 	$(BIN)/pytest -n 2

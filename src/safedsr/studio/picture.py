@@ -1,0 +1,105 @@
+"""What the page draws: values, greedy actions, episodes, occupancy, leverage."""
+
+from typing import Any
+
+import numpy as np
+
+from safedsr.adapt.costs import task_of
+from safedsr.adapt.diagnostics import leverage_map
+from safedsr.adapt.maps import value_maps
+from safedsr.adapt.penalty import lam_unit, with_lam
+from safedsr.adapt.refit import refit
+from safedsr.agent import Agent
+from safedsr.engine.trails import Trails, trails
+from safedsr.envs.environment import Task
+from safedsr.envs.grid.environment import scene_of
+from safedsr.envs.grid.layout import Scene
+from safedsr.runs.metrics import within
+from safedsr.studio.messages import View, packed
+
+WALKS = 64  # episodes of a picture; their share of safe goals is shown
+DRAWN = 12  # of them
+POINTS = 4000  # of a heat map, at most, unless cells alone are more
+LONGEST = 400  # steps of an episode that are drawn
+
+
+def painted_task(agent: Agent, view: View) -> Task:
+    """The agent's task with the painted costs; the same object of parameters if they are those of the agent."""
+    scene = scene_of(agent.task)
+    layout = scene.layout
+    names = tuple(cost.name for cost in view.costs)
+    layers = view.layers(layout.walls.shape, layout.raster)
+    if names == agent.task.cost_names and np.array_equal(layers, layout.costs):
+        return agent.task._replace(budgets=view.budgets)
+    return task_of(agent, Scene(scene.name, layout._replace(costs=layers), names), view.budgets)
+
+
+def fitted(agent: Agent, task: Task, view: View, lam: Any = None) -> Agent:
+    """The agent for the painted costs: new cost weights, and the λ that the view asks for, or a λ found before."""
+    if agent.trainer.adaptable is None or agent.experience is None:
+        return agent.changed(task=task)
+    if task.params is not agent.task.params:
+        agent = refit(agent, task)
+    agent = agent.changed(task=task)
+    if view.lam == "own":
+        return with_lam(agent, np.asarray(view.lams, np.float32) * lam_unit(agent, task))
+    if lam is not None and view.lam == "auto" and len(lam) == len(task.budgets):
+        return with_lam(agent, lam)
+    return agent
+
+
+def picture(now: Agent, before: Agent, view: View) -> dict[str, Any]:
+    """The values and episodes of an agent on the painted map, and the episodes of the agent as it was trained."""
+    task = now.task
+    height, width = scene_of(task).layout.walls.shape
+    subcells = max(1, min(3, int((POINTS / (height * width)) ** 0.5)))
+    values = value_maps(now, subcells)
+    walked = trails(now, task, WALKS, view.epsilon)
+    layers = {"score": packed(values.score)}
+    if values.k is not None:
+        layers |= {"q": packed(values.q), "k": [packed(layer) for layer in values.k]}
+    layers["occupancy"] = packed(occupancy(walked, (height, width)))
+    if view.leverage and now.experience is not None:
+        layers["leverage"] = packed(leverage_map(now))
+    has_lam = hasattr(now.policy, "lam")
+    return {
+        "layers": layers,
+        "subcells": subcells,
+        "actions": values.actions.ravel().tolist(),
+        "lam": [float(value) for value in now.policy.lam] if has_lam else [],
+        "unit": lam_unit(now, task).tolist() if has_lam else [],
+        "now": episodes(walked, task),
+        "before": episodes(trails(before, task, WALKS, view.epsilon), task),
+    }
+
+
+def episodes(walked: Trails, task: Task) -> dict[str, Any]:
+    """Some paths for drawing, and the shares and means of all episodes."""
+    safe = walked.success & within(walked.cost, task.budgets)
+    paths = [
+        {
+            "points": packed(walked.positions[n, : min(int(walked.length[n]), LONGEST) + 1]),
+            "success": bool(walked.success[n]),
+            "safe": bool(safe[n]),
+            "cost": walked.cost[n].tolist(),
+            "steps": int(walked.length[n]),
+        }
+        for n in range(DRAWN)
+    ]
+    return {
+        "paths": paths,
+        "episodes": len(safe),
+        "safe": float(safe.mean()),
+        "goal": float(walked.success.mean()),
+        "cost": walked.cost.mean(0).tolist(),
+        "steps": float(walked.length.mean()),
+    }
+
+
+def occupancy(walked: Trails, shape: tuple[int, int]) -> np.ndarray:
+    """The mean number of steps of an episode that end in each cell [H, W]."""
+    counts = np.zeros(shape)
+    inside = np.arange(walked.positions.shape[1])[None] <= walked.length[:, None]
+    columns, rows = np.floor(walked.positions[inside]).astype(int).T
+    np.add.at(counts, (rows.clip(0, shape[0] - 1), columns.clip(0, shape[1] - 1)), 1)
+    return counts / len(walked.length)

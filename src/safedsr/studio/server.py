@@ -1,0 +1,144 @@
+"""The server of the studio: the page, and one WebSocket for each tab.
+
+It answers requests whose Host it knows, and WebSockets that its own page opened; other sites cannot use it. On an
+address that others can reach, it also wants a token.
+"""
+
+import asyncio
+import contextlib
+import hmac
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from safedsr.studio.messages import MOST_BYTES
+
+PAGE = Path(__file__).parent / "page"
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+MOST_TABS = 32
+REFUSED = 4403  # why a WebSocket was closed: it may not be used
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+class Access(NamedTuple):
+    """Who may use the server."""
+
+    port: int
+    token: str | None = None  # on an address that others can reach
+
+    def known_host(self, connection: HTTPConnection) -> bool:
+        """Whether the browser asked for this server by a name of its own, and not by one that leads here."""
+        if self.token:
+            return True  # its names are not known; the token is what counts
+        return connection.headers.get("host", "") in {f"{name}:{self.port}" for name in LOOPBACK}
+
+    def own_page(self, connection: HTTPConnection) -> bool:
+        """Whether a WebSocket was opened by the page of this server, with the token if there is one."""
+        if connection.headers.get("origin") != f"http://{connection.headers.get('host')}":
+            return False
+        given = connection.query_params.get("token", "")
+        return self.token is None or hmac.compare_digest(given.encode(), self.token.encode())
+
+
+def make_app(open_desk: Callable[[], Any], access: Access) -> Starlette:
+    """The application; `open_desk` loads the runs, in a thread, while the page is shown already."""
+    tabs: set[Any] = set()
+    shared: dict[str, asyncio.Future] = {}
+
+    async def page(request: Request) -> Response:
+        return Response((PAGE / "index.html").read_bytes(), media_type="text/html")
+
+    async def talk(socket: WebSocket) -> None:
+        await socket.accept()
+        if not (access.known_host(socket) and access.own_page(socket)):
+            return await socket.close(REFUSED, "open the page of the studio itself, with its token if it has one")
+        if len(tabs) >= MOST_TABS:
+            return await socket.close(1013, f"the studio has {MOST_TABS} tabs already; close some")
+        tabs.add(socket)
+        try:
+            if "desk" not in shared:
+                shared["desk"] = asyncio.get_running_loop().run_in_executor(None, _prepared, open_desk)
+            await serve_tab(socket, *await shared["desk"])
+        finally:
+            tabs.discard(socket)
+
+    async def guard(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        if not access.known_host(request):
+            return PlainTextResponse("the studio does not know this host name\n", 403)
+        response = await answer(request)
+        response.headers.update(HEADERS)
+        return response
+
+    from starlette.middleware import Middleware
+    from starlette.middleware.base import BaseHTTPMiddleware
+
+    return Starlette(
+        routes=[
+            Route("/", page),
+            WebSocketRoute("/talk", talk),
+            Mount("/page", StaticFiles(directory=PAGE)),
+        ],
+        middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)],
+    )
+
+
+def _prepared(open_desk: Callable[[], Any]) -> tuple[Any, Any]:
+    from safedsr.studio.tab import Work
+
+    return open_desk(), Work()
+
+
+async def serve_tab(socket: WebSocket, desk: Any, work: Any) -> None:
+    """Talk with one tab until it is closed. A slow tab gets the latest picture, not all of them."""
+    from safedsr.studio.tab import Tab
+
+    outbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+    async def deliver() -> None:
+        while True:
+            message = await outbox.get()
+            await socket.send_json(message)
+
+    tab = Tab(desk, work, outbox.put_nowait)
+    helpers = [asyncio.ensure_future(deliver()), asyncio.ensure_future(tab.draw())]
+    try:
+        while True:
+            tab.receive(await socket.receive_text())
+    except (WebSocketDisconnect, KeyError):  # closed, or bytes instead of text
+        pass
+    finally:
+        tab.close()
+        for helper in helpers:
+            helper.cancel()
+        with contextlib.suppress(asyncio.CancelledError, Exception):
+            await asyncio.gather(*helpers)
+
+
+def run_server(app: Starlette, host: str, port: int, ready: Callable[[], None]) -> None:
+    """Serve until Ctrl-C; `ready` is called once the page can be opened."""
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                ready()
+
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    config = uvicorn.Config(
+        app, host, port, log_level="error", ws_max_size=MOST_BYTES, ws_max_queue=8, timeout_graceful_shutdown=1
+    )
+    Server(config).run()

@@ -1,0 +1,218 @@
+"""One tab of the browser: it answers the latest view, and adapts in the background. Older views are left out."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from safedsr.adapt.config import CertificateConfig, ClimbConfig
+from safedsr.adapt.follow import follow
+from safedsr.adapt.ladder import Adapted, Rung
+from safedsr.adapt.ladder import adapt as climb
+from safedsr.adapt.penalty import search_penalty
+from safedsr.agent import Agent
+from safedsr.errors import DiskError, UserError, one_line
+from safedsr.studio.desk import Desk
+from safedsr.studio.messages import Request, View, read
+from safedsr.studio.picture import fitted, painted_task, picture
+
+Send = Callable[[dict[str, Any]], None]
+
+
+class Stopped(Exception):
+    """The work was stopped, or is no longer wanted."""
+
+
+class Work:
+    """Threads for all tabs: one draws, one adapts, so that painting goes on during an adaptation."""
+
+    def __init__(self) -> None:
+        self.drawing = ThreadPoolExecutor(1, "studio-drawing")
+        self.adapting = ThreadPoolExecutor(1, "studio-adapting")
+
+
+class Tab:
+    """The state of one connection. `send` may be called in the event loop only."""
+
+    def __init__(self, desk: Desk, work: Work, send: Send) -> None:
+        self.desk, self.work, self.send = desk, work, send
+        self.latest: Request | None = None
+        self.wanted = asyncio.Event()
+        self.stop = threading.Event()  # of the adaptation
+        self.search: asyncio.Task | None = None
+        self.job: asyncio.Task | None = None
+        self.lam: Any = None  # found by the last search
+        self.follower: tuple[Agent, Agent] | None = None  # an agent, and the same with M that went on learning
+        self.closed = False
+
+    def receive(self, text: str) -> None:
+        """Take a message of the page; the answers follow later."""
+        request = Request("stop")
+        try:
+            request = read(text)
+            getattr(self, f"_{request.type}")(request)
+        except UserError as error:
+            self._say(error, request.id)
+
+    def close(self) -> None:
+        """The page is gone: nothing is wanted any more."""
+        self.closed = True
+        self.stop.set()
+        self.latest = None
+        for task in (self.search, self.job):
+            if task:
+                task.cancel()
+
+    def _say(self, error: object, number: int = 0) -> None:
+        self.send({"type": "error", "id": number, "text": one_line(error)})
+
+    def _look(self, request: Request) -> None:
+        self.latest = request
+        self.wanted.set()
+
+    def _stop(self, request: Request) -> None:
+        self.stop.set()
+
+    def _import(self, request: Request) -> None:
+        self._later(request, "imported", lambda: self.desk.parsed(request.text, request.view))
+
+    def _export(self, request: Request) -> None:
+        self._later(request, "exported", lambda: self.desk.text(request.view))
+
+    def _save(self, request: Request) -> None:
+        self._later(
+            request, "saved", lambda: {"folder": str(self.desk.save(request.view, request.text))}, self.work.adapting
+        )
+
+    def _later(
+        self, request: Request, kind: str, job: Callable[[], dict[str, Any]], where: ThreadPoolExecutor | None = None
+    ) -> None:
+        async def run() -> None:
+            found = await self._in(where or self.work.drawing, job, request.id)
+            if found is not None:
+                self.send({"type": kind, "id": request.id, **found})
+
+        self.small = asyncio.ensure_future(run())
+
+    async def _in(self, pool: ThreadPoolExecutor, job: Callable[[], Any], number: int) -> Any:
+        """The result of a job in a thread; None if it was stopped, or failed and the page was told why."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(pool, job)
+        except Stopped:
+            return None
+        except (UserError, DiskError, OSError, MemoryError) as error:
+            self._say(error, number)
+        return None
+
+    async def draw(self) -> None:
+        """Answer the latest view, for as long as the page is there."""
+        while not self.closed:
+            await self.wanted.wait()
+            self.wanted.clear()
+            request, self.latest = self.latest, None
+            if request is None:
+                continue
+            found = await self._in(self.work.drawing, lambda r=request: self._picture(r), request.id)
+            if found is None:
+                continue
+            agent, answer = found
+            self.send(answer)
+            idle = self.search is None or self.search.done()
+            if idle and self.latest is None and (request.follow or self._searches(request.view, agent)):
+                self.search = asyncio.ensure_future(self._improve(request, agent))
+
+    def _picture(self, request: Request, agent: Agent | None = None) -> tuple[Agent, dict[str, Any]]:
+        view = request.view
+        trained, base = self.desk.trained(view), self.desk.shown(view)
+        if request.follow and self.follower and self.follower[0] is base:
+            base = self.follower[1]
+        agent = agent or fitted(base, painted_task(base, view), view, self.lam)
+        return agent, {"type": "picture", "id": request.id, **picture(agent, trained, view)}
+
+    def _searches(self, view: View, agent: Agent) -> bool:
+        """Whether λ is searched: costs or budgets are not those for which the shown policy was trained or adapted."""
+        if view.lam != "auto" or why_not_searched(agent):
+            return False
+        base = self.desk.shown(view).task
+        return base.params is not agent.task.params or base.budgets != agent.task.budgets
+
+    async def _improve(self, request: Request, agent: Agent) -> None:
+        """Search λ, or let M learn, after a picture; begin again if the page has asked for another one meanwhile."""
+        view, base = request.view, self.desk.shown(request.view)
+
+        def current(what: str, share: float) -> None:
+            if self.closed or self.latest is not None or self.wanted.is_set():
+                raise Stopped
+
+        def improve() -> Agent:
+            better = agent
+            if request.follow:
+                better = follow(agent, agent.task)
+                self.follower = (base, better)
+            if view.lam == "auto":
+                better = search_penalty(better, agent.task, view.epsilon, tell=current)[0]
+                self.lam = better.policy.lam
+            return better
+
+        better = await self._in(self.work.adapting, improve, request.id)
+        if better is None or self.latest is not None or self.closed:
+            if self.latest is not None:
+                self.wanted.set()
+            return
+        found = await self._in(self.work.drawing, lambda: self._picture(request, better), request.id)
+        if found is not None and self.latest is None:
+            self.send({**found[1], "searched": True})
+
+    def _adapt(self, request: Request) -> None:
+        if self.job and not self.job.done():
+            raise UserError("an adaptation is running; stop it first")
+        self.stop.clear()
+        self.job = asyncio.ensure_future(self._climb(request))
+
+    async def _climb(self, request: Request) -> None:
+        loop, view = asyncio.get_running_loop(), request.view
+
+        def send(message: dict[str, Any]) -> None:
+            loop.call_soon_threadsafe(self.send, {"id": request.id, **message})
+
+        def job() -> dict[str, Any]:
+            return self._adapted(request, send)
+
+        self.send({"type": "progress", "id": request.id, "what": "waiting for its turn", "share": 0.0})
+        found = await self._in(self.work.adapting, job, request.id)
+        self.send(
+            {"type": "adapted", "id": request.id, "view_budgets": list(view.budgets), **(found or {"policy": None})}
+        )
+
+    def _adapted(self, request: Request, send: Send) -> dict[str, Any]:
+        """Adapt the trained policy; if it is stopped, the best level so far counts."""
+        view, rungs = request.view, []
+        trained = self.desk.trained(view)
+        task = painted_task(trained, view)
+
+        def tell(what: str, share: float) -> None:
+            if self.stop.is_set():
+                raise Stopped
+            send({"type": "progress", "what": what, "share": share})
+
+        def show(rung: Rung) -> None:
+            rungs.append(rung)
+            send({"type": "rung", **rung.to_dict()})
+
+        certificate = CertificateConfig(require=request.require, epsilon=view.epsilon)
+        spend = ClimbConfig(highest="memory")
+        try:
+            found = climb(trained, task, request.level, None, certificate, spend, show, tell=tell)
+        except Stopped:
+            if not rungs:
+                return {"policy": None, "stopped": True}
+            best = max(rungs, key=lambda rung: rung.certificate.rank)
+            found = Adapted(best.agent, best.level, best.certificate, tuple(rungs), ())
+        name = self.desk.keep(trained, found, view)
+        return {"policy": name, "stopped": self.stop.is_set(), **found.to_dict()}
+
+
+def why_not_searched(agent: Agent) -> bool:
+    """Whether an agent has no λ that could be searched, or no costs."""
+    return agent.trainer.adaptable is None or agent.experience is None or not agent.task.budgets

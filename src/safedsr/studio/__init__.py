@@ -1,1 +1,1 @@
-"""The studio: a page in the browser to paint costs on a map and to watch the policy. The library computes everything."""
+"""The studio: paint costs on a map in the browser and watch the policy; the library computes everything."""

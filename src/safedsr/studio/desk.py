@@ -86,7 +86,6 @@ class Desk:
         layout, job = scene_of(agent.task).layout, agent.job
         height, width = layout.walls.shape
         return {
-            "type": "hello",
             "runs": [str(run) for run in self.runs],
             "tasks": [task.title for task in job.tasks],
             "seeds": list(job.seeds),

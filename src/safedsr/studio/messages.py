@@ -70,7 +70,7 @@ class View:
 class Request:
     """One message of the page."""
 
-    type: Literal["look", "adapt", "stop", "import", "export", "save"]
+    type: Literal["open", "look", "adapt", "stop", "import", "export", "save"]
     id: int = 0
     view: View = View()
     level: Literal["cost", "penalty", "memory", "auto"] = "auto"

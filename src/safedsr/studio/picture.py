@@ -40,12 +40,12 @@ def fitted(agent: Agent, task: Task, view: View, lam: Any = None) -> Agent:
         return agent.changed(task=task)
     if task.params is not agent.task.params:
         agent = refit(agent, task)
+    elif task.budgets == agent.task.budgets:
+        lam = None  # it was trained or adapted for these costs and budgets
     agent = agent.changed(task=task)
     if view.lam == "own":
         return with_lam(agent, np.asarray(view.lams, np.float32) * lam_unit(agent, task))
-    if lam is not None and view.lam == "auto" and len(lam) == len(task.budgets):
-        return with_lam(agent, lam)
-    return agent
+    return with_lam(agent, lam) if lam is not None and view.lam == "auto" else agent
 
 
 def picture(now: Agent, before: Agent, view: View) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from safedsr.studio.messages import MOST_BYTES
 PAGE = Path(__file__).parent / "page"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 MOST_TABS = 32
-REFUSED = 4403  # why a WebSocket was closed: it may not be used
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -63,9 +62,9 @@ def make_app(open_desk: Callable[[], Any], access: Access) -> Starlette:
         return Response((PAGE / "index.html").read_bytes(), media_type="text/html")
 
     async def talk(socket: WebSocket) -> None:
-        await socket.accept()
         if not (access.known_host(socket) and access.own_page(socket)):
-            return await socket.close(REFUSED, "open the page of the studio itself, with its token if it has one")
+            return await socket.close()  # before it is accepted: 403
+        await socket.accept()
         if len(tabs) >= MOST_TABS:
             return await socket.close(1013, f"the studio has {MOST_TABS} tabs already; close some")
         tabs.add(socket)

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from safedsr.adapt.config import CertificateConfig, ClimbConfig
@@ -42,7 +43,8 @@ class Tab:
         self.stop = threading.Event()  # of the adaptation
         self.search: asyncio.Task | None = None
         self.job: asyncio.Task | None = None
-        self.lam: Any = None  # found by the last search
+        self.drawn: tuple[Request, Agent] | None = None  # the last picture
+        self.found: tuple[Any, Any] = None, None  # agent and λ of the last search
         self.follower: tuple[Agent, Agent] | None = None  # an agent, and the same with M that went on learning
         self.closed = False
 
@@ -66,6 +68,9 @@ class Tab:
 
     def _say(self, error: object, number: int = 0) -> None:
         self.send({"type": "error", "id": number, "text": one_line(error)})
+
+    def _open(self, request: Request) -> None:
+        self._later(request, "hello", lambda: self.desk.about(request.view))
 
     def _look(self, request: Request) -> None:
         self.latest = request
@@ -113,21 +118,22 @@ class Tab:
             request, self.latest = self.latest, None
             if request is None:
                 continue
-            found = await self._in(self.work.drawing, lambda r=request: self._picture(r), request.id)
+            found = await self._in(self.work.drawing, partial(self._picture, request), request.id)
             if found is None:
                 continue
-            agent, answer = found
-            self.send(answer)
-            idle = self.search is None or self.search.done()
-            if idle and self.latest is None and (request.follow or self._searches(request.view, agent)):
-                self.search = asyncio.ensure_future(self._improve(request, agent))
+            self.drawn = request, found[0]
+            self.send(found[1])
+            if self.search is None or self.search.done():
+                self.search = asyncio.ensure_future(self._improve())
 
     def _picture(self, request: Request, agent: Agent | None = None) -> tuple[Agent, dict[str, Any]]:
         view = request.view
         trained, base = self.desk.trained(view), self.desk.shown(view)
         if request.follow and self.follower and self.follower[0] is base:
             base = self.follower[1]
-        agent = agent or fitted(base, painted_task(base, view), view, self.lam)
+        agent = agent or fitted(
+            base, painted_task(base, view), view, self.found[1] if self.found[0] == _about(view) else None
+        )
         return agent, {"type": "picture", "id": request.id, **picture(agent, trained, view)}
 
     def _searches(self, view: View, agent: Agent) -> bool:
@@ -137,32 +143,37 @@ class Tab:
         base = self.desk.shown(view).task
         return base.params is not agent.task.params or base.budgets != agent.task.budgets
 
-    async def _improve(self, request: Request, agent: Agent) -> None:
-        """Search λ, or let M learn, after a picture; begin again if the page has asked for another one meanwhile."""
-        view, base = request.view, self.desk.shown(request.view)
+    async def _improve(self) -> None:
+        """Search λ, or let M learn, for the picture that was drawn last; again if another one was drawn meanwhile."""
+        done = None
+        while self.drawn and self.drawn[0] is not done and not self.closed:
+            done, agent = self.drawn
+            if not (done.follow or self._searches(done.view, agent)):
+                return
+            better = await self._in(self.work.adapting, partial(self._better, done, agent), done.id)
+            if better is None or self._stale(done):
+                continue
+            found = await self._in(self.work.drawing, partial(self._picture, done, better), done.id)
+            if found is not None and not self._stale(done):
+                self.send({**found[1], "searched": True})
 
+    def _stale(self, request: Request) -> bool:
+        """Whether the page has asked for another picture since."""
+        return self.closed or self.latest is not None or self.drawn is None or self.drawn[0] is not request
+
+    def _better(self, request: Request, agent: Agent) -> Agent:
         def current(what: str, share: float) -> None:
-            if self.closed or self.latest is not None or self.wanted.is_set():
+            if self._stale(request):
                 raise Stopped
 
-        def improve() -> Agent:
-            better = agent
-            if request.follow:
-                better = follow(agent, agent.task)
-                self.follower = (base, better)
-            if view.lam == "auto":
-                better = search_penalty(better, agent.task, view.epsilon, tell=current)[0]
-                self.lam = better.policy.lam
-            return better
-
-        better = await self._in(self.work.adapting, improve, request.id)
-        if better is None or self.latest is not None or self.closed:
-            if self.latest is not None:
-                self.wanted.set()
-            return
-        found = await self._in(self.work.drawing, lambda: self._picture(request, better), request.id)
-        if found is not None and self.latest is None:
-            self.send({**found[1], "searched": True})
+        better, view = agent, request.view
+        if request.follow:
+            better = follow(agent, agent.task, request.id)
+            self.follower = self.desk.shown(view), better
+        if self._searches(view, agent):
+            better = search_penalty(better, agent.task, view.epsilon, tell=current)[0]
+            self.found = _about(view), better.policy.lam
+        return better
 
     def _adapt(self, request: Request) -> None:
         if self.job and not self.job.done():
@@ -171,7 +182,7 @@ class Tab:
         self.job = asyncio.ensure_future(self._climb(request))
 
     async def _climb(self, request: Request) -> None:
-        loop, view = asyncio.get_running_loop(), request.view
+        loop = asyncio.get_running_loop()
 
         def send(message: dict[str, Any]) -> None:
             loop.call_soon_threadsafe(self.send, {"id": request.id, **message})
@@ -181,9 +192,7 @@ class Tab:
 
         self.send({"type": "progress", "id": request.id, "what": "waiting for its turn", "share": 0.0})
         found = await self._in(self.work.adapting, job, request.id)
-        self.send(
-            {"type": "adapted", "id": request.id, "view_budgets": list(view.budgets), **(found or {"policy": None})}
-        )
+        self.send({"type": "adapted", "id": request.id, **(found or {"policy": None})})
 
     def _adapted(self, request: Request, send: Send) -> dict[str, Any]:
         """Adapt the trained policy; if it is stopped, the best level so far counts."""
@@ -216,3 +225,8 @@ class Tab:
 def why_not_searched(agent: Agent) -> bool:
     """Whether an agent has no λ that could be searched, or no costs."""
     return agent.trainer.adaptable is None or agent.experience is None or not agent.task.budgets
+
+
+def _about(view: View) -> tuple[Any, ...]:
+    """Which policy a view is about."""
+    return view.run, view.seed, view.task, view.policy, len(view.costs)

@@ -13,11 +13,11 @@ import numpy as np
 from safedsr.adapt.ladder import Adapted
 from safedsr.agent import Agent, load
 from safedsr.envs.grid.environment import scene_of
-from safedsr.envs.grid.layout import Layout
+from safedsr.envs.grid.layout import Layout, finer
 from safedsr.envs.grid.text import format_scene, parse_scene
 from safedsr.errors import UserError
 from safedsr.runs.shipped import PREFIX
-from safedsr.studio.messages import View, packed
+from safedsr.studio.messages import Painted, View, packed
 from safedsr.studio.picture import painted_task
 
 AGENTS, ADAPTED = 8, 16  # kept in memory
@@ -61,6 +61,16 @@ class Desk:
             if not isinstance(agent.task.params, Layout):
                 raise UserError(f"{self.runs[view.run]} is no run on a map; the studio shows maps of the grid only")
             return self._agents.keep(key, agent)
+
+    def first(self) -> View:
+        """The view that the page begins with, with one costly cell more: drawing it compiles what painting needs."""
+        agent = self.trained(View())
+        layers = np.array(agent.task.params.costs)
+        layers.flat[
+            np.flatnonzero(~finer(np.asarray(agent.task.params.walls)[None], agent.task.params.raster))[:1]
+        ] += 1
+        painted = tuple(Painted(**cost) for cost in costs_of(agent.task.cost_names, layers))
+        return View(costs=painted, budgets=agent.task.budgets)
 
     def shown(self, view: View) -> Agent:
         """The agent of a view: an adapted one, or the trained one."""

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import hmac
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,8 +69,6 @@ def make_app(open_desk: Callable[[], Any], access: Access) -> Starlette:
             return await socket.close(1013, f"the studio has {MOST_TABS} tabs already; close some")
         tabs.add(socket)
         try:
-            if "desk" not in shared:
-                shared["desk"] = asyncio.get_running_loop().run_in_executor(None, _prepared, open_desk)
             await serve_tab(socket, *await shared["desk"])
         finally:
             tabs.discard(socket)
@@ -85,7 +83,13 @@ def make_app(open_desk: Callable[[], Any], access: Access) -> Starlette:
     from starlette.middleware import Middleware
     from starlette.middleware.base import BaseHTTPMiddleware
 
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        shared["desk"] = asyncio.get_running_loop().run_in_executor(None, _prepared, open_desk)
+        yield
+
     return Starlette(
+        lifespan=lifespan,
         routes=[
             Route("/", page),
             WebSocketRoute("/talk", talk),
@@ -96,9 +100,11 @@ def make_app(open_desk: Callable[[], Any], access: Access) -> Starlette:
 
 
 def _prepared(open_desk: Callable[[], Any]) -> tuple[Any, Any]:
-    from safedsr.studio.tab import Work
+    from safedsr.studio.tab import Work, warm_up
 
-    return open_desk(), Work()
+    desk, work = open_desk(), Work()
+    warm_up(desk, work)
+    return desk, work
 
 
 async def serve_tab(socket: WebSocket, desk: Any, work: Any) -> None:

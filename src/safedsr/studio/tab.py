@@ -33,6 +33,20 @@ class Work:
         self.adapting = ThreadPoolExecutor(1, "studio-adapting")
 
 
+def warm_up(desk: Desk, work: Work) -> None:
+    """Compile what painting needs while nobody waits for it; errors are told to the first tab."""
+
+    def draw() -> None:
+        view = desk.first()
+        agent = desk.trained(view)
+        now = fitted(agent, painted_task(agent, view), view)
+        picture(now, agent, view)
+        if not why_not_searched(now):
+            work.adapting.submit(search_penalty, now, now.task)
+
+    work.drawing.submit(draw)
+
+
 class Tab:
     """The state of one connection. `send` may be called in the event loop only."""
 

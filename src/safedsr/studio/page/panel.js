@@ -61,8 +61,11 @@ export function showLams(state, picture, changed) {
   if (kept !== undefined) document.querySelector(`[data-lam="${kept}"]`)?.focus();
 }
 
+// Bounds are rounded to the unfavourable side.
+const atLeast = (x) => (Math.floor(1e4 * x) / 1e4).toFixed(4), atMost = (x) => (Math.ceil(1e4 * x) / 1e4).toFixed(4);
+
 function rows(c, names) {
-  const bound = (b, sign) => `${b.value.toFixed(3)} (${sign} ${b.bound.toFixed(3)})`;
+  const bound = (b, sign) => `${b.value.toFixed(4)} (${sign} ${(sign === "≥" ? atLeast : atMost)(b.bound)})`;
   return [
     ["reaches the goal within the budget", bound(c.safe_goal_rate, "≥")], ["reaches the goal", bound(c.goal_rate, "≥")],
     ["over a budget", bound(c.violation, "≤")], ...c.cost.map((m, j) => [`mean cost, ${names[j]} (budget ${short(c.budgets[j])})`, `${m.value.toFixed(2)} (≤ ${m.bound.toFixed(2)})`]),
@@ -76,7 +79,7 @@ export function showCertificate(found, names) {
   const levels = found.rungs.map((r) => `${r.level} ${r.safe_goal_rate.value.toFixed(3)} in ${r.seconds.toFixed(1)} s`).join("; ");
   $("certificate").replaceChildren(
     make("p", {}, make("b", { class: found.passed ? "good" : "bad" }, verdict),
-      `: at level “${found.level}”, at least ${found.safe_goal_rate.bound.toFixed(3)} of all episodes reach the goal within the budget (required: ${found.require}).`),
+      `: at level “${found.level}”, at least ${atLeast(found.safe_goal_rate.bound)} of all episodes reach the goal within the budget (required: ${found.require}).`),
     make("table", {}, make("tbody", {}, ...rows(found, names).map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, value))))),
     make("p", { class: "hint" }, `In brackets: one-sided ${(100 * found.confidence).toFixed(0)} % confidence bounds. ε = ${found.epsilon}. Assumed: ${found.assumes}.`),
     make("p", { class: "hint" }, `Safe share after each level: ${levels}.`),

@@ -13,7 +13,7 @@ import numpy as np
 from safedsr.adapt.ladder import Adapted
 from safedsr.agent import Agent, load
 from safedsr.envs.grid.environment import scene_of
-from safedsr.envs.grid.layout import Layout, finer
+from safedsr.envs.grid.layout import Layout
 from safedsr.envs.grid.text import format_scene, parse_scene
 from safedsr.errors import UserError
 from safedsr.runs.shipped import PREFIX
@@ -65,10 +65,9 @@ class Desk:
     def first(self) -> View:
         """The view that the page begins with, with one costly cell more: drawing it compiles what painting needs."""
         agent = self.trained(View())
-        layers = np.array(agent.task.params.costs)
-        layers.flat[
-            np.flatnonzero(~finer(np.asarray(agent.task.params.walls)[None], agent.task.params.raster))[:1]
-        ] += 1
+        layout = agent.task.params
+        layers, (column, row) = np.array(layout.costs), layout.raster * layout.starts[0]
+        layers[:, row, column] += 1
         painted = tuple(Painted(**cost) for cost in costs_of(agent.task.cost_names, layers))
         return View(costs=painted, budgets=agent.task.budgets)
 

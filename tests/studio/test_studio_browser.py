@@ -36,7 +36,8 @@ class Studio:
         )
         assert self.process.stdout
         line = self.process.stdout.readline()
-        assert (found := re.search(r"http://\S+", line)), line
+        found = re.search(r"http://\S+", line)
+        assert found, line
         self.url = found[0]
 
     def kill(self) -> None:

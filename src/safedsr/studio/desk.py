@@ -110,7 +110,18 @@ class Desk:
             "costs": costs_of(agent.task.cost_names, layout.costs),
             "budgets": list(agent.task.budgets),
             "adaptable": why_not(agent),
+            "adapted": self._certified(view.policy),
         }
+
+    def _certified(self, name: str | None) -> dict[str, Any] | None:
+        """The certificate of an adapted policy and what it is about, for a page that was loaded again."""
+        with self._lock:
+            if name not in self._adapted:
+                return None
+            _, found, view = self._adapted[name]
+        costs = [{"name": cost.name, "values": cost.values} for cost in view.costs]
+        subject = [costs, list(view.budgets), view.epsilon, None]
+        return {**found.to_dict(), "names": [cost.name for cost in view.costs], "subject": subject}
 
     def text(self, view: View) -> dict[str, Any]:
         """The painted map as text, and the command and the Python code that adapt to it."""

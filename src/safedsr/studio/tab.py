@@ -108,13 +108,13 @@ class Tab:
         self, request: Request, kind: str, job: Callable[[], dict[str, Any]], where: ThreadPoolExecutor | None = None
     ) -> None:
         async def run() -> None:
-            found = await self._in(where or self.work.drawing, job, request.id)
+            found = await self._in(where, job, request.id)
             if found is not None:
                 self.send({"type": kind, "id": request.id, **found})
 
         self.small = asyncio.ensure_future(run())
 
-    async def _in(self, pool: ThreadPoolExecutor, job: Callable[[], Any], number: int) -> Any:
+    async def _in(self, pool: ThreadPoolExecutor | None, job: Callable[[], Any], number: int) -> Any:
         """The result of a job in a thread; None if it was stopped, or failed and the page was told why."""
         try:
             return await asyncio.get_running_loop().run_in_executor(pool, job)

@@ -7,7 +7,7 @@ import { connect, unpack } from "./wire.js";
 
 const LAYERS = { none: "Map", q: "Q", k: "K", score: "Q − λK", occupancy: "Occupancy", leverage: "Known region" };
 const calm = matchMedia("(prefers-reduced-motion: reduce)"), dark = matchMedia("(prefers-color-scheme: dark)");
-let map = null, picture = null, image = null, walks = { now: [], before: [] }, certificate = null, certified = null;
+let map = null, picture = null, image = null, walks = { now: [], before: [] }, certificate = null, asked = null;
 let playing = null, shownCosts = null, keep = null, waitingFor = {};
 
 const wire = connect({ opened: open, received, status: (text) => { $("status").textContent = text; } });
@@ -19,7 +19,7 @@ async function open() {
     try { keep = await fromFragment(location.hash.slice(1)); } catch { fail("the link is damaged; the studio starts with the trained agent"); }
     if (keep) for (const name of ["run", "seed", "task"]) state[name] = keep[name];
   }
-  wire.send({ type: "open", view: { run: state.run, seed: state.seed, task: state.task } });
+  wire.send({ type: "open", view: { run: state.run, seed: state.seed, task: state.task, policy: keep?.policy ?? state.policy } });
 }
 
 const answers = {
@@ -28,6 +28,7 @@ const answers = {
     map = message;
     shownCosts = map.map + map.algorithm + state.run;
     if (!again) start();
+    if (map.adapted && !certificate) certificate = { ...map.adapted, names: map.adapted.names, subject: JSON.stringify(map.adapted.subject) };
     fill($("run"), map.runs.map((run, i) => [i, run]), state.run);
     fill($("task"), map.tasks.map((task, i) => [i, task]), state.task);
     fill($("seed"), map.seeds.map((seed) => [seed, seed]), map.seed);
@@ -50,10 +51,10 @@ const answers = {
     busy(false);
     if (message.stopped) $("policy-line").textContent = message.policy ? "Stopped; the best level so far is kept." : "Stopped; nothing was changed.";
     if (!message.policy) return;
-    certificate = message; state.policy = message.policy;
+    state.policy = message.policy;
     if (state.lam === "own") { state.lam = "auto"; $("lam-mode").value = "auto"; }
-    certified = JSON.stringify(view().costs);
-    showPolicy(); showCertificate(certificate, state.costs.map((c) => c.name)); refresh();
+    certificate = { ...message, names: asked.names, subject: asked.subject };
+    showPolicy(); refresh();
   },
   exported(message) {
     const what = waitingFor[message.id] ?? "text";
@@ -106,13 +107,20 @@ function refresh() {
   $("undo").disabled = !can().undo; $("redo").disabled = !can().redo;
   $("play").disabled = !state.path.length;
   look(); draw();
-  clearTimeout(saving);
-  saving = setTimeout(async () => history.replaceState(null, "", `#${await toFragment()}`), 300);
 }
 
 function look() {
   const costs = playing ? hazardCosts() : state.costs;
   wire.look({ type: "look", view: view(costs), follow: Boolean(playing) });
+  if (certificate) showCertificate(certificate, certificate.names, playing || subject() !== certificate.subject);
+  clearTimeout(saving);
+  saving = setTimeout(async () => history.replaceState(null, "", `#${await toFragment()}`), 300);
+}
+
+// What a certificate is about.
+function subject() {
+  const { costs, budgets, epsilon, lam, lams } = view();
+  return JSON.stringify([costs, budgets, epsilon, lam === "own" ? lams : null]);
 }
 
 const actions = {
@@ -144,6 +152,7 @@ function colour() {
 function draw(time = null) {
   if (!map) return;
   const costs = playing ? hazardCosts() : state.costs;
+  $("maps").classList.toggle("square", map.width < 1.6 * map.height && state.beside);
   let c = fit($("map"), map);
   drawMap(c, map, costs, image, dark.matches);
   if (state.arrows && picture) drawArrows(c, map, picture.actions);
@@ -200,7 +209,7 @@ $("add-cost").onclick = () => {
 };
 $("lam-mode").onchange = (e) => { if (e.target.value === "own") ownLam(0, picture ? picture.lam[0] / picture.unit[0] : 1); else { state.lam = e.target.value; } refresh(); };
 $("epsilon").oninput = (e) => { state.epsilon = Number(e.target.value); $("epsilon-out").textContent = e.target.value; look(); };
-for (const b of document.querySelectorAll("[data-level]")) b.onclick = () => { busy(true); wire.send({ type: "adapt", level: b.dataset.level, view: { ...view(), policy: null } }); };
+for (const b of document.querySelectorAll("[data-level]")) b.onclick = () => { busy(true); asked = { names: state.costs.map((c) => c.name), subject: JSON.stringify([view().costs, [...state.budgets], state.epsilon, null]) }; wire.send({ type: "adapt", level: b.dataset.level, view: { ...view(), policy: null } }); };
 $("stop").onclick = () => { $("progress-text").textContent = "stopping …"; wire.send({ type: "stop" }); };
 $("back").onclick = () => { state.policy = null; certificate = null; showPolicy(); showCertificate(null); refresh(); };
 $("export").onclick = () => wire.send({ type: "export", view: view() });

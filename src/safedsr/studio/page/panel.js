@@ -16,9 +16,10 @@ export function make(tag, attributes = {}, ...children) {
 export const short = (x) => (Math.abs(x) >= 100 ? x.toFixed(0) : Math.abs(x) >= 1 ? x.toFixed(2) : Number(x.toPrecision(3)).toString());
 const percent = (x) => `${(100 * x).toFixed(x > 0.99 && x < 1 ? 1 : 0)} %`;
 
-// λ in its unit on a slider of 0 to 100: 0, then from 0.05 to 51.2 on a logarithmic scale.
-export const lamOf = (place) => (place <= 0 ? 0 : 0.05 * 2 ** ((10 * (place - 1)) / 99));
-export const placeOf = (lam) => (lam < 0.05 ? 0 : Math.max(1, Math.min(100, 1 + (99 * Math.log2(lam / 0.05)) / 10)));
+// λ in its unit on a slider of 0 to 100: 0, then from 0.005 to 50 on a logarithmic scale.
+const LEAST = 0.005, DECADES = 4;
+export const lamOf = (place) => (place <= 0 ? 0 : LEAST * 10 ** ((DECADES * (place - 1)) / 99));
+export const placeOf = (lam) => (lam < LEAST ? 0 : Math.max(1, Math.min(100, 1 + (99 * Math.log10(lam / LEAST)) / DECADES)));
 
 export function fill(select, names, chosen) {
   select.replaceChildren(...names.map(([value, text]) => make("option", { value, selected: String(value) === String(chosen) }, text)));
@@ -40,7 +41,7 @@ export function showCosts(state, { choose, rename, budget, remove }) {
       make("input", { type: "radio", name: "active", "aria-label": `Paint ${cost.name}`, checked: j === state.active, onchange: () => choose(j) }),
       make("input", { type: "text", value: cost.name, maxlength: 40, "aria-label": "Name of the cost", onchange: (e) => rename(j, e.target.value) }),
       make("button", { "aria-label": `Remove ${cost.name}`, disabled: state.costs.length < 2, onclick: () => remove(j) }, "Remove"));
-    const slider = make("input", { type: "range", min: 0, max: 20, step: 0.5, value: state.budgets[j], "data-budget": j, oninput: (e) => { out.textContent = e.target.value; budget(j, Number(e.target.value)); } });
+    const slider = make("input", { type: "range", min: 0, max: Math.max(20, 2 * state.budgets[j]), step: 0.5, value: state.budgets[j], "data-budget": j, oninput: (e) => { out.textContent = e.target.value; budget(j, Number(e.target.value)); } });
     const box = make("div", { class: "cost" }, row, make("label", {}, "budget of an episode ", out, slider));
     box.style.setProperty("--c", COLORS[j]);
     return box;
@@ -73,11 +74,12 @@ function rows(c, names) {
   ];
 }
 
-export function showCertificate(found, names) {
+export function showCertificate(found, names, stale = false) {
   if (!found) return $("certificate").replaceChildren();
   const verdict = found.passed ? "The certificate passes" : "The certificate fails";
   const levels = found.rungs.map((r) => `${r.level} ${r.safe_goal_rate.value.toFixed(3)} in ${r.seconds.toFixed(1)} s`).join("; ");
   $("certificate").replaceChildren(
+    stale ? make("p", { class: "bad" }, "The costs, the budgets, λ or ε have changed since: this certificate does not hold for what is shown now. Adapt again.") : "",
     make("p", {}, make("b", { class: found.passed ? "good" : "bad" }, verdict),
       `: at level “${found.level}”, at least ${atLeast(found.safe_goal_rate.bound)} of all episodes reach the goal within the budget (required: ${found.require}).`),
     make("table", {}, make("tbody", {}, ...rows(found, names).map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, value))))),

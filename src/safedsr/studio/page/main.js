@@ -39,10 +39,13 @@ const answers = {
   },
   picture(message) {
     picture = message;
-    if (message.ms) window.studio.times.push(message.ms);
-    $("status").textContent = message.searched ? "λ was searched for these costs" : message.ms ? `${message.ms.toFixed(0)} ms` : "";
     walks = { now: paths(message.now), before: paths(message.before) };
     colour(); showShares(message, state.costs.map((c) => c.name), state.budgets); showLams(state, message, ownLam); draw();
+    if (message.since) {
+      const ms = performance.now() - message.since; // from the stroke to its picture
+      window.studio.times.push(ms); if (window.studio.times.length > 1000) window.studio.times.shift();
+      $("status").textContent = `${ms.toFixed(0)} ms`;
+    } else $("status").textContent = "λ was searched for these costs";
     if (playing) $("play-text").textContent = `safe share now: ${(100 * message.now.safe).toFixed(0)} %`;
   },
   progress(message) { $("progress").hidden = false; $("progress").firstElementChild.value = message.share; $("progress-text").textContent = `${message.what} …`; },
@@ -193,6 +196,7 @@ for (const [name, text] of Object.entries(LAYERS)) $("layers").append(make("butt
 for (const name of ["arrows", "walks", "beside"]) $(name).onchange = (e) => { state[name] = e.target.checked; refresh(); };
 for (const name of ["run", "task", "seed"]) $(name).onchange = (e) => {
   state[name] = Number(e.target.value); if (name === "run") { state.seed = null; state.task = 0; }
+  state.policy = null; certificate = null; if (playing) $("play").click();
   shownCosts = null; picture = null; image = null; walks = { now: [], before: [] }; open();
 };
 $("brush").onchange = (e) => { hand.size = Number(e.target.value); };

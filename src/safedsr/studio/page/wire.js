@@ -12,10 +12,10 @@ export function connect({ opened, received, status }) {
       const message = JSON.parse(event.data);
       if (message.id === waiting && !message.searched) {
         waiting = null;
-        message.ms = performance.now() - sent;
+        message.since = sent;
       }
       received(message);
-      if (waiting === null && next) look(next);
+      if (waiting === null && next) look(...next);
     };
     socket.onclose = () => {
       status(tries < 3 ? "connecting …" : "no connection; is the studio still running, and was it opened with its own link?");
@@ -31,10 +31,10 @@ export function connect({ opened, received, status }) {
   }
 
   // Of several views, the latest counts.
-  function look(message) {
+  function look(message, since = performance.now()) {
     next = null;
-    if (waiting !== null) { next = message; return; }
-    sent = performance.now();
+    if (waiting !== null) { next = [message, since]; return; }
+    sent = since;
     waiting = send(message);
   }
 

@@ -88,9 +88,8 @@ def shot(page: Any, name: str) -> None:
 
 def drag(page: Any, cells: list[tuple[int, int]]) -> None:
     box = page.locator("#map").bounding_box()
-    places = [
-        (box["x"] + (x + 0.5) / SIDE * box["width"], box["y"] + (y + 0.5) / SIDE * box["height"]) for x, y in cells
-    ]
+    cell = box["width"] / SIDE
+    places = [(box["x"] + (x + 0.5) * cell, box["y"] + (y + 0.5) * cell) for x, y in cells]
     page.mouse.move(*places[0])
     page.mouse.down()
     for place in places[1:]:
@@ -127,9 +126,8 @@ def test_paint_adapt_certify_and_keep(open_page, studio):
     assert page.evaluate("() => studio.picture().now.paths") != before
     page.click("[data-level=auto]")
     page.wait_for_selector("#certificate b")
-    assert "passes" in page.inner_text("#certificate b") and "Assumed: the simulator is right" in page.inner_text(
-        "#certificate"
-    )
+    assert "passes" in page.inner_text("#certificate b")
+    assert "Assumed: the simulator is right" in page.inner_text("#certificate")
     wait_until(page, lambda: safe_shares(page)[1] >= 90)
     shot(page, "adapted")
     page.fill("#save-name", "kept")

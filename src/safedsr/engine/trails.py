@@ -15,8 +15,6 @@ from safedsr.envs.episode import Episode
 from safedsr.runs.policy import TrainedPolicy, with_costs
 from safedsr.types import PyTree
 
-MOST_STEPS = 1000  # of an episode; it counts as not having reached the goal after as many
-
 
 class Trails(NamedTuple):
     """The episodes; the first of T + 1 positions is the start, and an episode stays where it ended."""
@@ -27,12 +25,17 @@ class Trails(NamedTuple):
     cost: np.ndarray  # [n, J] of the whole episode; discounted if budgets are for means
 
 
-def trails(agent: TrainedPolicy, task: Task, count: int, epsilon: float = 0.0, seed: int = 0) -> Trails:
-    """Run `count` episodes side by side; an episode meets the same random numbers whichever policy acts."""
+def trails(
+    agent: TrainedPolicy, task: Task, count: int, most_steps: int, epsilon: float = 0.0, seed: int = 0
+) -> Trails:
+    """Run `count` episodes side by side, of at most so many steps each, which counts as not having reached the goal.
+
+    An episode meets the same random numbers whichever policy acts.
+    """
     environment = with_costs(agent.job.environment, len(task.budgets))
     need(environment.position, "position", environment, "a picture of its episodes")
     keys = jax.random.split(jax.random.key(seed), count)
-    how = {"limit": min(environment.spec.time_limit or MOST_STEPS, MOST_STEPS), "discount": agent.job.discount}
+    how = {"limit": min(environment.spec.time_limit or most_steps, most_steps), "discount": agent.job.discount}
     found = _walk(agent.values_of, environment, agent.policy, task.params, keys, jnp.float32(epsilon), **how)
     positions, steps, now, success = jax.device_get(found)
     return Trails(np.moveaxis(positions[: steps + 1], 0, 1), now.time, success, now.cost)

@@ -20,7 +20,7 @@ from safedsr.studio.messages import View, packed
 WALKS = 64  # episodes of a picture; their share of safe goals is shown
 DRAWN = 12  # of them
 POINTS = 4000  # of a heat map, at most, unless cells alone are more
-LONGEST = 400  # steps of an episode that are drawn
+LONGEST = 300  # steps of such an episode, so that a policy that finds no way does not make the page wait
 
 
 def painted_task(agent: Agent, view: View) -> Task:
@@ -54,7 +54,7 @@ def picture(now: Agent, before: Agent, view: View) -> dict[str, Any]:
     height, width = scene_of(task).layout.walls.shape
     subcells = max(1, min(3, int((POINTS / (height * width)) ** 0.5)))
     values = value_maps(now, subcells)
-    walked = trails(now, task, WALKS, view.epsilon)
+    walked = trails(now, task, WALKS, LONGEST, view.epsilon)
     layers = {"score": packed(values.score)}
     if values.k is not None:
         layers |= {"q": packed(values.q), "k": [packed(layer) for layer in values.k]}
@@ -69,7 +69,7 @@ def picture(now: Agent, before: Agent, view: View) -> dict[str, Any]:
         "lam": [float(value) for value in now.policy.lam] if has_lam else [],
         "unit": lam_unit(now, task).tolist() if has_lam else [],
         "now": episodes(walked, task),
-        "before": episodes(trails(before, task, WALKS, view.epsilon), task),
+        "before": episodes(trails(before, task, WALKS, LONGEST, view.epsilon), task),
     }
 
 
@@ -78,7 +78,7 @@ def episodes(walked: Trails, task: Task) -> dict[str, Any]:
     safe = walked.success & within(walked.cost, task.budgets)
     paths = [
         {
-            "points": packed(walked.positions[n, : min(int(walked.length[n]), LONGEST) + 1]),
+            "points": packed(walked.positions[n, : int(walked.length[n]) + 1]),
             "success": bool(walked.success[n]),
             "safe": bool(safe[n]),
             "cost": walked.cost[n].tolist(),
@@ -89,6 +89,7 @@ def episodes(walked: Trails, task: Task) -> dict[str, Any]:
     return {
         "paths": paths,
         "episodes": len(safe),
+        "most_steps": LONGEST,
         "safe": float(safe.mean()),
         "goal": float(walked.success.mean()),
         "cost": walked.cost.mean(0).tolist(),

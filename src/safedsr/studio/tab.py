@@ -18,6 +18,8 @@ from safedsr.studio.desk import Desk
 from safedsr.studio.messages import Request, View, read
 from safedsr.studio.picture import fitted, painted_task, picture
 
+IDLE = 0.3  # seconds without a stroke before λ is searched, so that painting is not slowed down
+
 Send = Callable[[dict[str, Any]], None]
 
 
@@ -145,9 +147,8 @@ class Tab:
         trained, base = self.desk.trained(view), self.desk.shown(view)
         if request.follow and self.follower and self.follower[0] is base:
             base = self.follower[1]
-        agent = agent or fitted(
-            base, painted_task(base, view), view, self.found[1] if self.found[0] == _about(view) else None
-        )
+        lam = self.found[1] if self.found[0] == _about(view) else None
+        agent = agent or fitted(base, painted_task(base, view), view, lam)
         return agent, {"type": "picture", "id": request.id, **picture(agent, trained, view)}
 
     def _searches(self, view: View, agent: Agent) -> bool:
@@ -164,6 +165,9 @@ class Tab:
             done, agent = self.drawn
             if not (done.follow or self._searches(done.view, agent)):
                 return
+            await asyncio.sleep(IDLE)
+            if self._stale(done):
+                continue
             better = await self._in(self.work.adapting, partial(self._better, done, agent), done.id)
             if better is None or self._stale(done):
                 continue

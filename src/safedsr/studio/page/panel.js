@@ -29,7 +29,7 @@ export function showShares(picture, names, budgets) {
   const one = (title, found) => {
     const costs = found.cost.map((cost, j) => `${names[j]} ${short(cost)} of ${short(budgets[j])}`).join(", ");
     return make("div", { class: "share" }, title, make("b", { class: found.safe >= 0.9 ? "good" : "bad" }, percent(found.safe)),
-      make("small", {}, `safe, of ${found.episodes} episodes`), make("small", {}, `goal ${percent(found.goal)}, ${found.steps.toFixed(0)} steps`), make("small", {}, `mean cost: ${costs || "none"}`));
+      make("small", {}, `safe, of ${found.episodes} episodes of up to ${found.most_steps} steps`), make("small", {}, `goal ${percent(found.goal)}, ${found.steps.toFixed(0)} steps`), make("small", {}, `mean cost: ${costs || "none"}`));
   };
   $("shares").replaceChildren(one("Before", picture.before), one("Now", picture.now));
 }

@@ -55,7 +55,7 @@ def single(page: Page, count: int) -> list[float]:
     for n in range(WARM + count):
         if n == WARM:
             page.evaluate("() => { studio.times.length = 0; }")
-        page.mouse.click(*_place(page, rng.integers(COLUMNS), rng.integers(ROWS)))
+        page.mouse.click(*_place(page, int(rng.integers(COLUMNS)), int(rng.integers(ROWS))))
         page.wait_for_timeout(PAUSE)
         if n % 8 == 7:
             page.click("#reset")

@@ -141,6 +141,17 @@ def test_values_are_those_of_the_library(talk):
     assert np.isfinite(unpacked(found["layers"]["leverage"], "leverage")).all()
 
 
+def test_another_run_can_be_compared_with(tmp_path):
+    safedsr.pretrained("one-room").refit(wall_across()).save(tmp_path / "moved")
+    runs = (RUN, tmp_path / "moved", Path("pretrained:two-rooms"))
+    desk = Desk(runs, tmp_path)
+    trained = desk.trained(View())
+    assert desk.beside(View(), trained) is trained
+    assert desk.beside(View(against=1), trained).task.cost_names == ("cost-0",)
+    with pytest.raises(UserError, match="only costs can change"):
+        desk.beside(View(against=2), trained)
+
+
 def test_lambda_is_searched_after_a_stroke(talk):
     talk.socket.send_text(json.dumps({"type": "look", "id": 1, "view": painted(wall_across(), budgets=[0.0])}))
     quick, searched = talk.socket.receive_json(), talk.socket.receive_json()

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from safedsr.adapt.costs import changed_scene, experience_of, require_same_map
 from safedsr.adapt.ladder import Adapted
 from safedsr.agent import Agent, load
 from safedsr.envs.grid.environment import scene_of
@@ -74,6 +75,14 @@ class Desk:
     def shown(self, view: View) -> Agent:
         """The agent of a view: an adapted one, or the trained one."""
         return self.adapted(view.policy)[1].agent if view.policy else self.trained(view)
+
+    def beside(self, view: View, trained: Agent) -> Agent:
+        """The agent to compare with; it has to know the same map."""
+        if view.against is None:
+            return trained
+        other = self.trained(View(run=view.against))
+        require_same_map(other.task.params, scene_of(trained.task))
+        return other
 
     def adapted(self, name: str | None) -> tuple[Agent, Adapted[Agent], View]:
         """The agent before its adaptation, the result, and the view it was adapted to."""
@@ -145,8 +154,6 @@ class Desk:
 
     def parsed(self, text: str, view: View) -> dict[str, Any]:
         """The costs of a map that was given as text; its walls and its goal have to be those of the agent's map."""
-        from safedsr.adapt.costs import changed_scene
-
         agent = self.trained(view)
         mine = scene_of(agent.task)
         found = changed_scene(mine, parse_scene(text))
@@ -176,8 +183,6 @@ def costs_of(names: Sequence[str], layers: Any) -> list[dict[str, str]]:
 
 def why_not(agent: Agent) -> str | None:
     """Why an agent cannot adapt to new costs, or None if it can."""
-    from safedsr.adapt.costs import experience_of
-
     try:
         experience_of(agent)
     except UserError as error:

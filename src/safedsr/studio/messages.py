@@ -40,6 +40,8 @@ class View:
     lams: tuple[float, ...] = ()
     """λ of each cost in its unit, for `lam` "own"."""
     epsilon: float = 0.0
+    against: int | None = None
+    """The run to compare with; the trained policy of the same run if not given."""
     leverage: bool = False
 
     def __post_init__(self) -> None:

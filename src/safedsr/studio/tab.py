@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -124,6 +125,9 @@ class Tab:
             return None
         except (UserError, DiskError, OSError, MemoryError) as error:
             self._say(error, number)
+        except Exception as error:  # a fault of the studio: the page is told, and goes on
+            traceback.print_exc()
+            self._say(f"the studio failed ({type(error).__name__}: {error}); the terminal has more", number)
         return None
 
     async def draw(self) -> None:
@@ -149,7 +153,7 @@ class Tab:
             base = self.follower[1]
         lam = self.found[1] if self.found[0] == _about(view) else None
         agent = agent or fitted(base, painted_task(base, view), view, lam)
-        return agent, {"type": "picture", "id": request.id, **picture(agent, trained, view)}
+        return agent, {"type": "picture", "id": request.id, **picture(agent, self.desk.beside(view, trained), view)}
 
     def _searches(self, view: View, agent: Agent) -> bool:
         """Whether λ is searched: costs or budgets are not those for which the shown policy was trained or adapted."""
@@ -197,6 +201,7 @@ class Tab:
         if self.job and not self.job.done():
             raise UserError("an adaptation is running; stop it first")
         self.stop.clear()
+        self.drawn = None  # ends a search of λ, which would keep the adaptation waiting
         self.job = asyncio.ensure_future(self._climb(request))
 
     async def _climb(self, request: Request) -> None:

@@ -32,6 +32,8 @@ const answers = {
     fill($("run"), map.runs.map((run, i) => [i, run]), state.run);
     fill($("task"), map.tasks.map((task, i) => [i, task]), state.task);
     fill($("seed"), map.seeds.map((seed) => [seed, seed]), map.seed);
+    fill($("against"), [["", "the trained policy"], ...map.runs.map((run, i) => [i, run])], state.against ?? "");
+    $("against-label").hidden = map.runs.length < 2;
     $("task-label").hidden = map.tasks.length < 2; $("seed-label").hidden = map.seeds.length < 2;
     for (const button of document.querySelectorAll("[data-level]")) { button.disabled = Boolean(map.adaptable); button.title = map.adaptable ?? ""; }
     $("status").textContent = "first picture: compiling …";
@@ -40,7 +42,7 @@ const answers = {
   picture(message) {
     picture = message;
     walks = { now: paths(message.now), before: paths(message.before) };
-    colour(); showShares(message, state.costs.map((c) => c.name), state.budgets); showLams(state, message, ownLam); draw();
+    colour(); showShares(message, state.against === null ? "Before" : "Compared", state.costs.map((c) => c.name), state.budgets); showLams(state, message, ownLam); draw();
     if (message.since) {
       const ms = performance.now() - message.since; // from the stroke to its picture
       window.studio.times.push(ms); if (window.studio.times.length > 1000) window.studio.times.shift();
@@ -71,13 +73,13 @@ const answers = {
   },
   saved(message) { $("kept").textContent = `Saved: ${message.folder}`; },
   error(message) {
+    if (message.text.includes("on which the agent was trained") || message.text.includes("the agent was trained on")) if (state.against !== null) { state.against = null; $("against").value = ""; refresh(); }
     if (message.text.includes("no longer on the server")) { state.policy = null; certificate = null; showPolicy(); refresh(); }
     busy(false); fail(message.text);
   },
 };
 
 function received(message) {
-  if (message.type !== "error" && message.type !== "progress") $("error").hidden = true;
   answers[message.type]?.(message);
 }
 
@@ -94,7 +96,7 @@ function start() {
   const size = map.width * map.height * map.raster ** 2;
   if (keep && keep.costs) {
     const costs = keep.costs.map((c) => { const values = new Float32Array(size); for (let i = 0; i < c.cells.length; i += 2) if (c.cells[i] < size) values[c.cells[i]] = c.cells[i + 1]; return { name: String(c.name), values }; });
-    for (const name of ["policy", "budgets", "lam", "lams", "epsilon", "layer", "arrows", "walks", "beside", "path"]) if (name in keep) state[name] = keep[name];
+    for (const name of ["policy", "budgets", "lam", "lams", "epsilon", "against", "layer", "arrows", "walks", "beside", "path"]) if (name in keep) state[name] = keep[name];
     setCosts(costs);
   }
   keep = null;
@@ -165,7 +167,7 @@ function draw(time = null) {
   $("before-figure").hidden = !state.beside;
   if (state.beside) { c = fit($("before"), map); drawMap(c, map, costs, null, dark.matches); drawWalks(c, walks.before, time); }
   $("now-text").textContent = state.policy ? "Now: the adapted policy" : "Now: cost weights fitted to the painted costs";
-  $("before-text").textContent = "Before: the policy as it was trained";
+  $("before-text").textContent = state.against === null ? "Before: the policy as it was trained" : `For comparison: ${map.runs[state.against]}`;
 }
 
 let frame = 0;
@@ -196,9 +198,10 @@ for (const [name, text] of Object.entries(LAYERS)) $("layers").append(make("butt
 for (const name of ["arrows", "walks", "beside"]) $(name).onchange = (e) => { state[name] = e.target.checked; refresh(); };
 for (const name of ["run", "task", "seed"]) $(name).onchange = (e) => {
   state[name] = Number(e.target.value); if (name === "run") { state.seed = null; state.task = 0; }
-  state.policy = null; certificate = null; if (playing) $("play").click();
+  state.policy = null; state.against = null; certificate = null; if (playing) $("play").click();
   shownCosts = null; picture = null; image = null; walks = { now: [], before: [] }; open();
 };
+$("against").onchange = (e) => { state.against = e.target.value === "" ? null : Number(e.target.value); refresh(); };
 $("brush").onchange = (e) => { hand.size = Number(e.target.value); };
 $("value").onchange = (e) => { const v = Number(e.target.value); if (v > 0 && v <= 100) hand.value = v; else { e.target.value = hand.value; fail("a painted cost is above 0 and at most 100"); } };
 $("undo").onclick = () => { if (undo()) refresh(); };
@@ -248,6 +251,7 @@ listen($("map"), () => map, refresh, (speak) => {
   if (speak) { const values = state.costs[state.active]?.values, [x, y] = hand.cell; say(`row ${y + 1}, column ${x + 1}, cost ${short(values?.[y * map.width * map.raster + x] ?? 0)}`); }
   if (calm.matches || hand.keyboard) draw();
 });
+for (const name of ["pointerdown", "keydown"]) addEventListener(name, () => { $("error").hidden = true; }, true); // errors stay until one acts
 addEventListener("resize", () => draw());
 
 // The tour

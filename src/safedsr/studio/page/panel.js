@@ -25,13 +25,13 @@ export function fill(select, names, chosen) {
   select.replaceChildren(...names.map(([value, text]) => make("option", { value, selected: String(value) === String(chosen) }, text)));
 }
 
-export function showShares(picture, names, budgets) {
+export function showShares(picture, first, names, budgets) {
   const one = (title, found) => {
     const costs = found.cost.map((cost, j) => `${names[j]} ${short(cost)} of ${short(budgets[j])}`).join(", ");
     return make("div", { class: "share" }, title, make("b", { class: found.safe >= 0.9 ? "good" : "bad" }, percent(found.safe)),
       make("small", {}, `safe, of ${found.episodes} episodes of up to ${found.most_steps} steps`), make("small", {}, `goal ${percent(found.goal)}, ${found.steps.toFixed(0)} steps`), make("small", {}, `mean cost: ${costs || "none"}`));
   };
-  $("shares").replaceChildren(one("Before", picture.before), one("Now", picture.now));
+  $("shares").replaceChildren(one(first, picture.before), one("Now", picture.now));
 }
 
 export function showCosts(state, { choose, rename, budget, remove }) {

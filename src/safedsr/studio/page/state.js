@@ -2,7 +2,7 @@
 import { pack } from "./wire.js";
 
 export const state = {
-  run: 0, seed: null, task: 0, policy: null, costs: [], budgets: [], lam: "auto", lams: [], epsilon: 0,
+  run: 0, seed: null, task: 0, policy: null, costs: [], budgets: [], lam: "auto", lams: [], epsilon: 0, against: null,
   active: 0, layer: "score", arrows: false, walks: true, beside: true, path: [],
 };
 
@@ -22,9 +22,9 @@ export const undo = () => swap(past, future), redo = () => swap(future, past);
 export const can = () => ({ undo: past.length > 0, redo: future.length > 0 });
 
 export function view(costs = state.costs) {
-  const { run, seed, task, policy, budgets, lam, lams, epsilon, layer } = state;
+  const { run, seed, task, policy, budgets, lam, lams, epsilon, against, layer } = state;
   return {
-    run, seed, task, policy, budgets, lam, lams: lam === "own" ? lams : [], epsilon, leverage: layer === "leverage",
+    run, seed, task, policy, budgets, lam, lams: lam === "own" ? lams : [], epsilon, against, leverage: layer === "leverage",
     costs: costs.map((c) => ({ name: c.name, values: pack(c.values) })),
   };
 }

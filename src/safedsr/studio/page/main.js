@@ -157,7 +157,7 @@ function colour() {
 function draw(time = null) {
   if (!map) return;
   const costs = playing ? hazardCosts() : state.costs;
-  $("maps").classList.toggle("square", map.width < 1.6 * map.height && state.beside);
+  arrange();
   let c = fit($("map"), map);
   drawMap(c, map, costs, image, dark.matches);
   if (state.arrows && picture) drawArrows(c, map, picture.actions);
@@ -168,6 +168,14 @@ function draw(time = null) {
   if (state.beside) { c = fit($("before"), map); drawMap(c, map, costs, null, dark.matches); drawWalks(c, walks.before, time); }
   $("now-text").textContent = state.policy ? "Now: the adapted policy" : "Now: cost weights fitted to the painted costs";
   $("before-text").textContent = state.against === null ? "Before: the policy as it was trained" : `For comparison: ${map.runs[state.against]}`;
+}
+
+// Both maps fit on the screen, side by side if they are not wide.
+function arrange() {
+  const square = map.width < 1.6 * map.height && state.beside, rows = state.beside && !square ? 2 : 1;
+  $("maps").classList.toggle("square", square);
+  const wide = ((innerHeight - 170 - 40 * rows) / rows) * (map.width / map.height) * (square ? 2 : 1);
+  $("maps").style.maxWidth = innerWidth >= 960 ? `${Math.max(480, wide)}px` : "";
 }
 
 let frame = 0;

@@ -15,6 +15,7 @@ from safedsr.cli import main
 from safedsr.errors import UserError
 from safedsr.studio.desk import Desk, Shelf
 from safedsr.studio.messages import MOST_BYTES, Painted, View, packed, read, unpacked
+from safedsr.studio.roots import Roots
 from safedsr.studio.server import Access, make_app
 
 with warnings.catch_warnings():
@@ -34,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(folder: Path) -> Iterator[TestClient]:
-    with TestClient(make_app(lambda: Desk((RUN,), folder), Access(PORT)), base_url=f"http://127.0.0.1:{PORT}") as found:
+    with TestClient(make_app(lambda: Desk(Roots((RUN,)), folder), Access(PORT)), base_url=f"http://127.0.0.1:{PORT}") as found:
         yield found
 
 
@@ -65,9 +66,9 @@ def painted(layers: np.ndarray, **more: Any) -> dict[str, Any]:
 
 
 def wall_across() -> np.ndarray:
-    """A costly column with a gap at the bottom; the trained agent passes above the diamond, so now through it."""
+    """A costly column with a gap at the top; the trained agent passes below the diamond, so now through it."""
     layers = np.zeros((1, 11, 11), np.float32)
-    layers[0, :8, 4:7] = 1
+    layers[0, 3:, 4:7] = 1
     return layers
 
 
@@ -93,7 +94,7 @@ def test_other_hosts_and_other_sites_are_refused(client):
 
 def test_a_token_is_needed_where_others_can_reach_it(folder):
     access = Access(PORT, "secret")
-    with TestClient(make_app(lambda: Desk((RUN,), folder), access), base_url="http://10.0.0.1:1") as client:
+    with TestClient(make_app(lambda: Desk(Roots((RUN,)), folder), access), base_url="http://10.0.0.1:1") as client:
         own = {"host": "10.0.0.1:1", "origin": "http://10.0.0.1:1"}
         for query in ("", "?token=guess"):
             with pytest.raises(WebSocketDisconnect), client.websocket_connect(f"/talk{query}", headers=own):
@@ -104,10 +105,10 @@ def test_a_token_is_needed_where_others_can_reach_it(folder):
 
 def test_a_stroke_moves_the_walks_and_an_adaptation_makes_them_safe(talk, folder):
     hello = talk.ask("open", "hello")
-    assert (hello["height"], hello["width"], hello["adaptable"]) == (11, 11, None)
+    assert (hello["height"], hello["width"], hello["trained"]) == (11, 11, True)
     own = {"costs": hello["costs"], "budgets": hello["budgets"]}
     first = talk.ask("look", "picture", view=own)
-    assert first["now"]["safe"] == first["before"]["safe"] == 1
+    assert first["now"]["safe"] == first["before"]["safe"] == 1 and first["adaptable"] is None
     view = painted(wall_across(), budgets=[1.0], lam="trained")
     second = talk.ask("look", "picture", view=view)
     assert second["before"]["safe"] < 0.5
@@ -144,12 +145,12 @@ def test_values_are_those_of_the_library(talk):
 def test_another_run_can_be_compared_with(tmp_path):
     safedsr.pretrained("one-room").refit(wall_across()).save(tmp_path / "moved")
     runs = (RUN, tmp_path / "moved", Path("pretrained:two-rooms"))
-    desk = Desk(runs, tmp_path)
+    desk = Desk(Roots(runs), tmp_path)
     trained = desk.trained(View())
     assert desk.beside(View(), trained) is trained
-    assert desk.beside(View(against=1), trained).task.cost_names == ("cost-0",)
+    assert desk.beside(View(against=str(runs[1])), trained).task.cost_names == ("cost-0",)
     with pytest.raises(UserError, match="only costs can change"):
-        desk.beside(View(against=2), trained)
+        desk.beside(View(against=str(runs[2])), trained)
 
 
 def test_lambda_is_searched_after_a_stroke(talk):
@@ -198,7 +199,7 @@ def test_wrong_messages_are_answered_in_words(text, words):
 
 def test_wrong_views_are_answered_and_the_connection_stays(talk):
     wrong = [
-        ({"run": 3}, "started with 1 runs"),
+        ({"run": "/etc"}, "unknown run"),
         ({"policy": "beef"}, "no longer on the server"),
         (painted(np.zeros((1, 5, 5), np.float32)), "give 121"),
         (painted(np.full((1, 11, 11), -1, np.float32)), "at least 0"),
@@ -236,7 +237,7 @@ def test_costs_have_names_of_their_own():
         View(costs=same, budgets=(1.0, 1.0))
 
 
-@pytest.mark.parametrize("flags, words", [(["--port", "99999"], "0 to 65535"), (["nowhere"], "holds no policy")])
+@pytest.mark.parametrize("flags, words", [(["--port", "99999"], "0 to 65535"), (["nowhere"], "holds no policy and no training")])
 def test_wrong_command_lines_end_with_code_2(flags, words, capsys):
     assert main(["studio", "--no-open", *flags]) == 2
     assert words in capsys.readouterr().err

@@ -9,8 +9,8 @@ from safedsr.runs.policy import AnyPolicy
 UPDATES = 1000  # of which one round is done at a time
 
 
-def follow(agent: AnyPolicy, task: Task, seed: int = 0) -> AnyPolicy:
-    """The agent after one round of updates of M from its replay memory, labelled with the costs of the task."""
+def follow(agent: AnyPolicy, task: Task, seed: int = 0) -> tuple[AnyPolicy, int]:
+    """The agent after one round of updates of M from its replay memory, labelled with the task's costs; and how many."""
     assert agent.trainer.adaptable
     steps = relabelled(experience_of(agent), agent.job.environment, task.params)
     rehearsal = agent.trainer.adaptable.rehearse(agent.policy, steps, UPDATES, seed, units_of(agent, task))
@@ -18,4 +18,4 @@ def follow(agent: AnyPolicy, task: Task, seed: int = 0) -> AnyPolicy:
     with precision(agent.job.train.matmul):
         state = rehearsal.learn(rehearsal.state, lam, rehearsal.keys[0])
     learnt = agent.policy._replace(learner=rehearsal.policy(state))
-    return agent.with_policy(learnt)
+    return agent.with_policy(learnt), UPDATES // len(rehearsal.keys)

@@ -2,17 +2,19 @@
 
 import secrets
 import socket
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
+from safedsr.cli.environments import EnvFlags, environment_in
 from safedsr.errors import UserError
 
 DEFAULT_RUN = Path("pretrained:two-rooms")
 PORT = 8420
 LOOPBACK = "127.0.0.1"
-RUNS_HELP = "Run folders of agents on maps, or pretrained:NAME; a pretrained agent if none is given."
+RUNS_HELP = "Run folders, folders that hold some, or pretrained:NAME; a pretrained agent if none is given."
 HOST_HELP = "Another address to serve on, so that others can reach the studio; it then wants a token."
 
 
@@ -22,17 +24,15 @@ def studio(
     open: Annotated[bool, tyro.conf.arg(help="Open the page in the browser.")] = True,
     host: Annotated[str, tyro.conf.arg(help=HOST_HELP)] = LOOPBACK,
     out: Annotated[Path, tyro.conf.arg(help="Folder in which adapted policies are saved.")] = Path("runs"),
+    where: Annotated[EnvFlags, tyro.conf.arg(name="")] = EnvFlags(),
 ) -> None:
-    """Paint costs on a map in the browser, and watch the policy adapt."""
+    """Paint costs on a map in the browser, and watch the policy adapt. Runs in other environments show curves and films."""
     try:
         from safedsr.studio.server import Access, make_app, run_server
     except ImportError as error:
         raise UserError(f"the studio needs {error.name}; install it: pip install 'safedsr[studio]'") from None
-    from safedsr.runs.policy import environment_data
-
     runs = runs or (DEFAULT_RUN,)
-    for run in runs:
-        environment_data(run)  # raises if there is no policy
+    _require_folders(runs)
     port = _free_port(host, port)
     token = None if host in (LOOPBACK, "localhost") else secrets.token_urlsafe(16)
     query = f"/?token={token}" if token else "/"
@@ -42,8 +42,9 @@ def studio(
 
     def open_desk():  # JAX is loaded here, while the page is shown already
         from safedsr.studio.desk import Desk
+        from safedsr.studio.roots import Roots
 
-        return Desk(runs, out)
+        return Desk(Roots(runs), out, partial(_environment, flags=where))
 
     def ready() -> None:
         print(f"studio: {page} (Ctrl-C ends it)", flush=True)
@@ -53,6 +54,23 @@ def studio(
             webbrowser.open(page)
 
     run_server(make_app(open_desk, Access(port, token)), host, port, ready)
+
+
+def _require_folders(runs: tuple[Path, ...]) -> None:
+    from safedsr.runs.shipped import folder_of
+
+    for run in runs:
+        if not any(folder_of(run).glob("**/policy.json")) and not any(folder_of(run).glob("**/manifest.json")):
+            raise UserError(f"{run} holds no policy and no training; give a run folder, or a folder that holds some")
+
+
+def _environment(run: Path, flags: EnvFlags) -> Any:
+    """The environment of a run, with the flags' functions; flags for other environments do not concern maps."""
+    from safedsr.envs.grid.config import GRID
+    from safedsr.runs.policy import job_data
+
+    data = job_data(run)[0]["environment"]
+    return environment_in(data, EnvFlags() if data["name"] == GRID else flags, str(run))
 
 
 def _free_port(host: str, port: int) -> int:

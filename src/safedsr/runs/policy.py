@@ -20,7 +20,7 @@ from safedsr.errors import UserError
 from safedsr.runs import experience, storage
 from safedsr.runs.arrays import from_arrays, to_arrays
 from safedsr.runs.experience import Experience, padded
-from safedsr.runs.folder import Run, is_file, read_manifest
+from safedsr.runs.folder import Run, is_file, load_config, read_manifest
 from safedsr.runs.format1 import upgrade_config, upgrade_names
 from safedsr.runs.job import Job, job_from_dict
 from safedsr.runs.metrics import best_place
@@ -307,6 +307,16 @@ def environment_data(path: str | Path) -> dict[str, Any]:
     folder, about = _about(path)
     with in_file(folder / ABOUT):
         return check_config(upgrade_config(about["job"]))["environment"]
+
+
+def job_data(path: str | Path) -> tuple[dict[str, Any], list[int] | None]:
+    """The job of a run folder as JSON, and the best seed of each task; None if its training has not finished."""
+    folder = folder_of(path)
+    if not is_file(folder / ABOUT):
+        return load_config(folder), None
+    _, about = _about(folder)
+    with in_file(folder / ABOUT):
+        return check_config(upgrade_config(about["job"])), about["best"]
 
 
 def _about(path: str | Path) -> tuple[Path, dict[str, Any]]:

@@ -1,25 +1,27 @@
-"""What all tabs share: the agents of the given runs, and the adapted policies. Old ones are forgotten."""
+"""What all tabs share: the agents of the runs, and the adapted policies. Old ones are forgotten."""
 
 import secrets
-import shlex
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from safedsr.adapt.costs import changed_scene, experience_of, require_same_map
+from safedsr.adapt.costs import changed_scene, require_same_map
 from safedsr.adapt.ladder import Adapted
 from safedsr.agent import Agent, load
+from safedsr.envs.environment import Environment
 from safedsr.envs.grid.environment import scene_of
-from safedsr.envs.grid.layout import Layout
-from safedsr.envs.grid.text import format_scene, parse_scene
+from safedsr.envs.grid.layout import finer
+from safedsr.envs.grid.text import parse_scene
 from safedsr.errors import UserError
-from safedsr.runs.shipped import PREFIX
-from safedsr.studio.messages import Painted, View, packed
-from safedsr.studio.picture import painted_task
+from safedsr.runs.policy import ABOUT
+from safedsr.runs.shipped import folder_of
+from safedsr.studio.about import costs_of
+from safedsr.studio.messages import Painted, View
+from safedsr.studio.roots import Roots
 
 AGENTS, ADAPTED = 8, 16  # kept in memory
 T = TypeVar("T")
@@ -42,30 +44,33 @@ class Shelf(OrderedDict[Any, T]):
 
 
 class Desk:
-    """The agents that the studio shows. Only the runs that were given can be opened, by their numbers."""
+    """The agents that the studio shows. `environment` gives that of a run, or None if the run holds it itself."""
 
-    def __init__(self, runs: Sequence[Path], out: Path) -> None:
-        self.runs, self.out = tuple(runs), out
+    def __init__(
+        self, roots: Roots, out: Path, environment: Callable[[Path], Environment | None] = lambda run: None
+    ) -> None:
+        self.roots, self.out, self._environment = roots, out, environment
         self._lock = threading.Lock()
         self._agents: Shelf[Agent] = Shelf(AGENTS)
         self._adapted: Shelf[tuple[Agent, Adapted[Agent], View]] = Shelf(ADAPTED)
 
     def trained(self, view: View) -> Agent:
-        """The trained agent of a view."""
-        if not 0 <= view.run < len(self.runs):
-            raise UserError(f"run is {view.run}; the studio was started with {len(self.runs)} runs, counted from 0")
-        key = view.run, view.seed, view.task
+        """The trained agent of a view; it is loaded again if the run was trained further."""
+        run = self.roots.find(view.run)
+        file = folder_of(run) / ABOUT
         with self._lock:
+            if not file.is_file():
+                raise UserError(f"{run} holds no policy yet: its training has not finished")
+            key = str(run), view.seed, view.task, file.stat().st_mtime_ns
             if key in self._agents:
                 return self._agents.keep(key, self._agents[key])
-            agent = load(self.runs[view.run], view.seed, view.task)
-            if not isinstance(agent.task.params, Layout):
-                raise UserError(f"{self.runs[view.run]} is no run on a map; the studio shows maps of the grid only")
-            return self._agents.keep(key, agent)
+            return self._agents.keep(key, load(run, view.seed, view.task, self._environment(run)))
 
-    def first(self) -> View:
+    def first(self) -> View | None:
         """The view that the page begins with, with one costly cell more: drawing it compiles what painting needs."""
         agent = self.trained(View())
+        if not hasattr(agent.task.params, "walls"):
+            return None
         layout = agent.task.params
         layers, (column, row) = np.array(layout.costs), layout.raster * layout.starts[0]
         layers[:, row, column] += 1
@@ -81,6 +86,8 @@ class Desk:
         if view.against is None:
             return trained
         other = self.trained(View(run=view.against))
+        if not hasattr(other.task.params, "walls"):
+            raise UserError(f"{view.against} was not trained on a map; compare runs of the same map")
         require_same_map(other.task.params, scene_of(trained.task))
         return other
 
@@ -98,31 +105,7 @@ class Desk:
             self._adapted.keep(name, (agent, found, view))
         return name
 
-    def about(self, view: View) -> dict[str, Any]:
-        """The runs to choose from, and the map of the chosen one."""
-        agent = self.trained(view)
-        layout, job = scene_of(agent.task).layout, agent.job
-        height, width = layout.walls.shape
-        return {
-            "runs": [str(run) for run in self.runs],
-            "tasks": [task.title for task in job.tasks],
-            "seeds": list(job.seeds),
-            "seed": agent.seed,
-            "algorithm": job.algorithm,
-            "map": agent.task.name,
-            "height": height,
-            "width": width,
-            "raster": layout.raster,
-            "walls": np.asarray(layout.walls).astype(int).ravel().tolist(),
-            "starts": np.asarray(layout.starts)[: int(layout.num_starts)].tolist(),
-            "goal": np.asarray(layout.goal).tolist(),
-            "costs": costs_of(agent.task.cost_names, layout.costs),
-            "budgets": list(agent.task.budgets),
-            "adaptable": why_not(agent),
-            "adapted": self._certified(view.policy),
-        }
-
-    def _certified(self, name: str | None) -> dict[str, Any] | None:
+    def certified(self, name: str | None) -> dict[str, Any] | None:
         """The certificate of an adapted policy and what it is about, for a page that was loaded again."""
         with self._lock:
             if name not in self._adapted:
@@ -130,61 +113,35 @@ class Desk:
             _, found, view = self._adapted[name]
         costs = [{"name": cost.name, "values": cost.values} for cost in view.costs]
         subject = [costs, list(view.budgets), view.epsilon, None]
-        return {**found.to_dict(), "names": [cost.name for cost in view.costs], "subject": subject}
-
-    def text(self, view: View) -> dict[str, Any]:
-        """The painted map as text, and the command and the Python code that adapt to it."""
-        agent = self.trained(view)
-        task = painted_task(agent, view)
-        run, budgets = str(self.runs[view.run]), ",".join(f"{budget:g}" for budget in view.budgets)
-        flags = [] if view.seed is None else ["--seed", str(view.seed)]
-        flags += ["--task", str(view.task)] if view.task else []
-        flags += ["--epsilon", f"{view.epsilon:g}"] if view.epsilon else []
-        words = ["safedsr", "adapt", run, "--costs", "map.txt", "--budget", budgets, *flags, "--highest", "memory"]
-        loaded = f"safedsr.pretrained({run.removeprefix(PREFIX)!r})"
-        if not run.startswith(PREFIX):
-            loaded = f"safedsr.load({run!r}, seed={view.seed}, task={view.task})"
-        adapting = f"budget={list(view.budgets)}, epsilon={view.epsilon:g}, highest='memory'"
-        return {
-            "text": format_scene(scene_of(task)),
-            "command": shlex.join([*words, "--out", "runs/adapted"]),
-            "python": f"import safedsr\n\nagent = {loaded}\nfound = agent.adapt('map.txt', {adapting})\n"
-            "print(found.certificate)\nfound.agent.save('runs/adapted')\n",
-        }
+        return {**found.to_dict(), "names": list(found.agent.task.cost_names), "subject": subject}
 
     def parsed(self, text: str, view: View) -> dict[str, Any]:
         """The costs of a map that was given as text; its walls and its goal have to be those of the agent's map."""
-        agent = self.trained(view)
-        mine = scene_of(agent.task)
-        found = changed_scene(mine, parse_scene(text))
-        if found.layout.raster != mine.layout.raster:
+        return self._drawn(parse_scene(text), view)
+
+    def shape(self, name: str, view: View) -> dict[str, Any]:
+        """A cost shape of the catalog on the map of a view."""
+        return self._drawn(name, view)
+
+    def _drawn(self, costs: Any, view: View) -> dict[str, Any]:
+        mine = scene_of(self.trained(view).task)
+        found = changed_scene(mine, costs)
+        times, rest = divmod(mine.layout.raster, found.layout.raster)
+        if rest:
             raise UserError(
-                f"this map has {found.layout.raster} × {found.layout.raster} cost values in a cell, the map of the "
+                f"these costs have {found.layout.raster} × {found.layout.raster} values in a cell, the map of the "
                 f"agent has {mine.layout.raster} × {mine.layout.raster}; give as many"
             )
-        return {"costs": costs_of(found.cost_names, found.layout.costs)}
+        return {"costs": costs_of(found.cost_names, finer(np.asarray(found.layout.costs), times))}
 
     def save(self, view: View, name: str) -> Path:
-        """Save the adapted policy of a view as a folder that all commands read."""
+        """Save the adapted policy of a view as a folder that all commands read, and that the page can open."""
         from safedsr.figures.adapted import save_adapted
 
         agent, found, wanted = self.adapted(view.policy)
         folder = self.out / name
         if folder.exists():
             raise UserError(f"{folder} exists already; choose another name")
-        save_adapted(found, agent, self.runs[wanted.run].name, folder)
+        save_adapted(found, agent, self.roots.find(wanted.run).name, folder)
+        self.roots.saved.append(folder)
         return folder
-
-
-def costs_of(names: Sequence[str], layers: Any) -> list[dict[str, str]]:
-    """Costs as the page paints them."""
-    return [{"name": name, "values": packed(layer)} for name, layer in zip(names, layers, strict=True)]
-
-
-def why_not(agent: Agent) -> str | None:
-    """Why an agent cannot adapt to new costs, or None if it can."""
-    try:
-        experience_of(agent)
-    except UserError as error:
-        return str(error)
-    return None

@@ -3,7 +3,7 @@
 import base64
 import binascii
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -29,7 +29,8 @@ class Painted:
 class View:
     """What the page asks to see. The page keeps it, so that a new connection, or a new server, needs nothing else."""
 
-    run: int = 0
+    run: str = ""
+    """A name in the list of runs; the first one if it is empty."""
     seed: int | None = None
     task: int = 0
     policy: str | None = None
@@ -40,15 +41,19 @@ class View:
     lams: tuple[float, ...] = ()
     """λ of each cost in its unit, for `lam` "own"."""
     epsilon: float = 0.0
-    against: int | None = None
+    against: str | None = None
     """The run to compare with; the trained policy of the same run if not given."""
+    args: dict[str, float | tuple[float, ...]] = field(default_factory=dict)
+    """Parameters of cost functions, for environments that are no maps."""
     leverage: bool = False
+    oracle: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
         count = len(self.costs)
         require(count <= MOST_COSTS, "costs", count, f"give at most {MOST_COSTS}")
-        require(len(self.budgets) == count, "budgets", len(self.budgets), f"give one for each of the {count} costs")
+        if not self.args:
+            require(len(self.budgets) == count, "budgets", len(self.budgets), f"give one for each of the {count} costs")
         require(0 <= self.epsilon <= 1, "epsilon", self.epsilon, "give a share between 0 and 1")
         names = [cost.name for cost in self.costs]
         require(len(set(names)) == count, "costs", names, "give each cost a name of its own")
@@ -72,7 +77,7 @@ class View:
 class Request:
     """One message of the page."""
 
-    type: Literal["open", "look", "adapt", "stop", "import", "export", "save"]
+    type: Literal["open", "look", "film", "curves", "adapt", "stop", "import", "shape", "export", "save"]
     id: int = 0
     view: View = View()
     level: Literal["cost", "penalty", "memory", "auto"] = "auto"
@@ -80,7 +85,7 @@ class Request:
     follow: bool = False
     """Whether M goes on learning from memory, for a hazard that moves."""
     text: str = ""
-    """A map, for "import"; the name of a folder, for "save"."""
+    """A map, for "import"; the name of a cost shape, for "shape"; that of a folder, for "save"."""
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -1,19 +1,23 @@
-"""What the page draws: values, greedy actions, episodes, occupancy, leverage."""
+"""What the page draws: values, greedy actions, episodes, occupancy, leverage, the oracle's way."""
 
 from typing import Any
 
 import numpy as np
 
-from safedsr.adapt.costs import task_of
+from safedsr.adapt.costs import Arguments, experience_of, task_of
 from safedsr.adapt.diagnostics import leverage_map
 from safedsr.adapt.maps import value_maps
 from safedsr.adapt.penalty import lam_unit, with_lam
 from safedsr.adapt.refit import refit
 from safedsr.agent import Agent
+from safedsr.core.config import EpsilonSchedule
 from safedsr.engine.trails import Trails, trails
 from safedsr.envs.environment import Task
+from safedsr.envs.grid.config import GridConfig, OracleConfig
 from safedsr.envs.grid.environment import scene_of
 from safedsr.envs.grid.layout import Scene
+from safedsr.envs.grid.oracle import find_oracle, oracle_paths
+from safedsr.errors import UserError
 from safedsr.runs.metrics import within
 from safedsr.studio.messages import View, packed
 
@@ -21,10 +25,13 @@ WALKS = 64  # episodes of a picture; their share of safe goals is shown
 DRAWN = 12  # of them
 POINTS = 4000  # of a heat map, at most, unless cells alone are more
 LONGEST = 300  # steps of such an episode, so that a policy that finds no way does not make the page wait
+ORACLE = OracleConfig(subcells=4, steps=2000, walks=8)  # coarser than the command, to be quick
 
 
 def painted_task(agent: Agent, view: View) -> Task:
     """The agent's task with the painted costs; the same object of parameters if they are those of the agent."""
+    if not on_map(agent):
+        return task_of(agent, Arguments(view.args) if view.args else None, view.budgets)
     scene = scene_of(agent.task)
     layout = scene.layout
     names = tuple(cost.name for cost in view.costs)
@@ -66,6 +73,7 @@ def picture(now: Agent, before: Agent, view: View) -> dict[str, Any]:
         "layers": layers,
         "subcells": subcells,
         "actions": values.actions.ravel().tolist(),
+        "adaptable": why_not(now),
         "lam": [float(value) for value in now.policy.lam] if has_lam else [],
         "unit": lam_unit(now, task).tolist() if has_lam else [],
         "now": episodes(walked, task),
@@ -104,3 +112,25 @@ def occupancy(walked: Trails, shape: tuple[int, int]) -> np.ndarray:
     columns, rows = np.floor(walked.positions[inside]).astype(int).T
     np.add.at(counts, (rows.clip(0, shape[0] - 1), columns.clip(0, shape[1] - 1)), 1)
     return counts / len(walked.length)
+
+
+def oracle(task: Task, agent: Agent, epsilon: float) -> dict[str, Any]:
+    """Some episodes of the oracle, which knows the map and its costs, and the share of its episodes that are safe."""
+    layout, grid = scene_of(task).layout, GridConfig(**agent.job.environment.settings)
+    found = find_oracle(layout, task.budgets, EpsilonSchedule(epsilon, epsilon), ORACLE, grid)
+    paths = oracle_paths(found, layout, [epsilon] * 4, ORACLE, grid)
+    return {"paths": [packed(path[: LONGEST + 1]) for path in paths], "safe": float(found.greedy.safe_goal_rate)}
+
+
+def on_map(agent: Agent) -> bool:
+    """Whether an agent acts on a map."""
+    return hasattr(agent.task.params, "walls")
+
+
+def why_not(agent: Agent) -> str | None:
+    """Why an agent cannot adapt to new costs, or None if it can."""
+    try:
+        experience_of(agent)
+    except UserError as error:
+        return str(error)
+    return None

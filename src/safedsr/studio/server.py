@@ -21,6 +21,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from safedsr.studio.messages import MOST_BYTES
+from safedsr.studio.outbox import Outbox
 
 PAGE = Path(__file__).parent / "page"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -108,17 +109,17 @@ def _prepared(open_desk: Callable[[], Any]) -> tuple[Any, Any]:
 
 
 async def serve_tab(socket: WebSocket, desk: Any, work: Any) -> None:
-    """Talk with one tab until it is closed. A slow tab gets the latest picture, not all of them."""
+    """Talk with one tab until it is closed."""
     from safedsr.studio.tab import Tab
 
-    outbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    outbox = Outbox()
 
     async def deliver() -> None:
         while True:
             message = await outbox.get()
             await socket.send_json(message)
 
-    tab = Tab(desk, work, outbox.put_nowait)
+    tab = Tab(desk, work, outbox.put)
     helpers = [asyncio.ensure_future(deliver()), asyncio.ensure_future(tab.draw())]
     try:
         while True:

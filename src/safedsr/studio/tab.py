@@ -15,10 +15,14 @@ from safedsr.adapt.ladder import adapt as climb
 from safedsr.adapt.penalty import search_penalty
 from safedsr.agent import Agent
 from safedsr.errors import DiskError, UserError, one_line
+from safedsr.studio.about import about_run, copied
+from safedsr.studio.curves import curves_of
 from safedsr.studio.desk import Desk
+from safedsr.studio.films import film
 from safedsr.studio.messages import Request, View, read
-from safedsr.studio.picture import fitted, painted_task, picture
+from safedsr.studio.picture import fitted, oracle, painted_task, picture, why_not
 
+MOST_ASKED = 16  # small requests that wait
 IDLE = 0.3  # seconds without a stroke before λ is searched, so that painting is not slowed down
 
 Send = Callable[[dict[str, Any]], None]
@@ -41,6 +45,8 @@ def warm_up(desk: Desk, work: Work) -> None:
 
     def draw() -> None:
         view = desk.first()
+        if view is None:
+            return
         agent = desk.trained(view)
         now = fitted(agent, painted_task(agent, view), view)
         picture(now, agent, view)
@@ -62,7 +68,8 @@ class Tab:
         self.job: asyncio.Task | None = None
         self.drawn: tuple[Request, Agent] | None = None  # the last picture
         self.found: tuple[Any, Any] = None, None  # agent and λ of the last search
-        self.follower: tuple[Agent, Agent] | None = None  # an agent, and the same with M that went on learning
+        self.follower: tuple[Agent, Agent, int] | None = None  # an agent, the same with a newer M, and its updates
+        self.asked: set[asyncio.Task] = set()
         self.closed = False
 
     def receive(self, text: str) -> None:
@@ -87,7 +94,12 @@ class Tab:
         self.send({"type": "error", "id": number, "text": one_line(error)})
 
     def _open(self, request: Request) -> None:
-        self._later(request, "hello", lambda: self.desk.about(request.view))
+        def about() -> dict[str, Any]:
+            roots, view = self.desk.roots, request.view
+            found = about_run(roots.find(view.run), view)
+            return {"runs": list(roots.runs()), "adapted": self.desk.certified(view.policy), **found}
+
+        self._later(request, "hello", about)
 
     def _look(self, request: Request) -> None:
         self.latest = request
@@ -99,8 +111,31 @@ class Tab:
     def _import(self, request: Request) -> None:
         self._later(request, "imported", lambda: self.desk.parsed(request.text, request.view))
 
+    def _shape(self, request: Request) -> None:
+        self._later(request, "imported", lambda: self.desk.shape(request.text, request.view))
+
+    def _curves(self, request: Request) -> None:
+        def curves() -> dict[str, Any]:
+            view, find = request.view, self.desk.roots.find
+            found = curves_of(find(view.run), view.task, view.seed)
+            return found if view.against is None else {**found, "against": curves_of(find(view.against), 0, None)}
+
+        self._later(request, "curves", curves)
+
+    def _film(self, request: Request) -> None:
+        def filmed() -> dict[str, Any]:
+            view, trained = request.view, self.desk.trained(request.view)
+            now, task = self.desk.shown(view), painted_task(trained, view)
+            return {"adaptable": why_not(now), **film(trained, fitted(now, task, view), task, view.epsilon, request.id)}
+
+        self._later(request, "film", filmed, self.work.adapting)
+
     def _export(self, request: Request) -> None:
-        self._later(request, "exported", lambda: self.desk.text(request.view))
+        def text() -> dict[str, Any]:
+            run = str(self.desk.roots.find(request.view.run))
+            return copied(run, painted_task(self.desk.trained(request.view), request.view), request.view)
+
+        self._later(request, "exported", text)
 
     def _save(self, request: Request) -> None:
         self._later(
@@ -115,7 +150,11 @@ class Tab:
             if found is not None:
                 self.send({"type": kind, "id": request.id, **found})
 
-        self.small = asyncio.ensure_future(run())
+        if len(self.asked) >= MOST_ASKED:
+            raise UserError("too many requests at once; wait for the answers")
+        task = asyncio.ensure_future(run())
+        self.asked.add(task)
+        task.add_done_callback(self.asked.discard)
 
     async def _in(self, pool: ThreadPoolExecutor | None, job: Callable[[], Any], number: int) -> Any:
         """The result of a job in a thread; None if it was stopped, or failed and the page was told why."""
@@ -149,11 +188,15 @@ class Tab:
     def _picture(self, request: Request, agent: Agent | None = None) -> tuple[Agent, dict[str, Any]]:
         view = request.view
         trained, base = self.desk.trained(view), self.desk.shown(view)
+        updates = 0
         if request.follow and self.follower and self.follower[0] is base:
-            base = self.follower[1]
+            _, base, updates = self.follower
+        elif not request.follow:
+            self.follower = None
         lam = self.found[1] if self.found[0] == _about(view) else None
         agent = agent or fitted(base, painted_task(base, view), view, lam)
-        return agent, {"type": "picture", "id": request.id, **picture(agent, self.desk.beside(view, trained), view)}
+        drawn = picture(agent, self.desk.beside(view, trained), view)
+        return agent, {"type": "picture", "id": request.id, "updates": updates, **drawn}
 
     def _searches(self, view: View, agent: Agent) -> bool:
         """Whether λ is searched: costs or budgets are not those for which the shown policy was trained or adapted."""
@@ -163,21 +206,31 @@ class Tab:
         return base.params is not agent.task.params or base.budgets != agent.task.budgets
 
     async def _improve(self) -> None:
-        """Search λ, or let M learn, for the picture that was drawn last; again if another one was drawn meanwhile."""
+        """Search λ, let M learn, or plan, for the picture that was drawn last; again if another was drawn meanwhile."""
         done = None
         while self.drawn and self.drawn[0] is not done and not self.closed:
             done, agent = self.drawn
-            if not (done.follow or self._searches(done.view, agent)):
+            learns = done.follow and not why_not_searched(agent)
+            searches = self._searches(done.view, agent)
+            if not (learns or searches or done.view.oracle):
                 return
             await asyncio.sleep(IDLE)
             if self._stale(done):
                 continue
-            better = await self._in(self.work.adapting, partial(self._better, done, agent), done.id)
-            if better is None or self._stale(done):
-                continue
-            found = await self._in(self.work.drawing, partial(self._picture, done, better), done.id)
-            if found is not None and not self._stale(done):
-                self.send({**found[1], "searched": True})
+            if learns or searches:
+                await self._show_better(done, agent)
+            if done.view.oracle and not self._stale(done):
+                plan = partial(oracle, agent.task, agent, done.view.epsilon)
+                if planned := await self._in(self.work.adapting, plan, done.id):
+                    self.send({"type": "oracle", "id": done.id, **planned})
+
+    async def _show_better(self, request: Request, agent: Agent) -> None:
+        better = await self._in(self.work.adapting, partial(self._better, request, agent), request.id)
+        if better is None or self._stale(request):
+            return
+        found = await self._in(self.work.drawing, partial(self._picture, request, better), request.id)
+        if found is not None and not self._stale(request):
+            self.send({**found[1], "searched": True})
 
     def _stale(self, request: Request) -> bool:
         """Whether the page has asked for another picture since."""
@@ -190,9 +243,11 @@ class Tab:
 
         better, view = agent, request.view
         if request.follow:
-            better = follow(agent, agent.task, request.id)
-            self.follower = self.desk.shown(view), better
-        if self._searches(view, agent):
+            better, done = follow(agent, agent.task, request.id)
+            base = self.desk.shown(view)
+            before = self.follower[2] if self.follower and self.follower[0] is base else 0
+            self.follower = base, better, before + done
+        elif self._searches(view, agent):
             better = search_penalty(better, agent.task, view.epsilon, tell=current)[0]
             self.found = _about(view), better.policy.lam
         return better

@@ -120,7 +120,7 @@ def test_paint_adapt_certify_and_keep(open_page, studio):
     before = page.evaluate("() => studio.picture().now.paths")
     assert safe_shares(page) == [100, 100]
     page.locator("[data-budget]").fill("1")
-    drag(page, [(5, 1), (5, 7)])
+    drag(page, [(5, 4), (5, 9)])
     wait_until(page, lambda: safe_shares(page)[0] < 50)
     shot(page, "painted")
     assert page.evaluate("() => studio.picture().now.paths") != before
@@ -130,6 +130,7 @@ def test_paint_adapt_certify_and_keep(open_page, studio):
     assert "Assumed: the simulator is right" in page.inner_text("#certificate")
     wait_until(page, lambda: safe_shares(page)[1] >= 90)
     shot(page, "adapted")
+    page.click("#keep summary")
     page.fill("#save-name", "kept")
     page.click("#save")
     wait_until(page, lambda: "Saved" in page.inner_text("#kept"))

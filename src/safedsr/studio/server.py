@@ -20,12 +20,15 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from safedsr.errors import UserError, one_line
 from safedsr.studio.messages import MOST_BYTES
 from safedsr.studio.outbox import Outbox
 
 PAGE = Path(__file__).parent / "page"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 MOST_TABS = 32
+PAGE_FIRST = 0.4  # seconds that loading waits for a page, because it would make the page wait
+PAUSE = 0.3  # seconds before compiling, in which the page shows its map
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -58,6 +61,7 @@ def make_app(open_desk: Callable[[], Any], access: Access) -> Starlette:
     """The application; `open_desk` loads the runs, in a thread, while the page is shown already."""
     tabs: set[Any] = set()
     shared: dict[str, asyncio.Future] = {}
+    connected = asyncio.Event()
 
     async def page(request: Request) -> Response:
         return Response((PAGE / "index.html").read_bytes(), media_type="text/html")
@@ -66,11 +70,15 @@ def make_app(open_desk: Callable[[], Any], access: Access) -> Starlette:
         if not (access.known_host(socket) and access.own_page(socket)):
             return await socket.close()  # before it is accepted: 403
         await socket.accept()
+        connected.set()
         if len(tabs) >= MOST_TABS:
             return await socket.close(1013, f"the studio has {MOST_TABS} tabs already; close some")
         tabs.add(socket)
         try:
-            await serve_tab(socket, *await shared["desk"])
+            await serve_tab(socket, *await asyncio.shield(shared["desk"]))
+        except UserError as error:  # of the runs that were given
+            await socket.send_json({"type": "error", "id": 0, "text": one_line(error)})
+            await socket.close()
         finally:
             tabs.discard(socket)
 
@@ -86,8 +94,10 @@ def make_app(open_desk: Callable[[], Any], access: Access) -> Starlette:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        shared["desk"] = asyncio.get_running_loop().run_in_executor(None, _prepared, open_desk)
+        shared["desk"] = asyncio.ensure_future(_prepare(open_desk, connected))
+        warming = asyncio.ensure_future(_warm_up(shared["desk"]))
         yield
+        warming.cancel()
 
     return Starlette(
         lifespan=lifespan,
@@ -100,12 +110,26 @@ def make_app(open_desk: Callable[[], Any], access: Access) -> Starlette:
     )
 
 
-def _prepared(open_desk: Callable[[], Any]) -> tuple[Any, Any]:
-    from safedsr.studio.tab import Work, warm_up
+async def _prepare(open_desk: Callable[[], Any], connected: asyncio.Event) -> tuple[Any, Any]:
+    """Load JAX and the runs, but let the page come first if it is asked for at once."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(connected.wait(), PAGE_FIRST)
+    return await asyncio.get_running_loop().run_in_executor(None, _prepared, open_desk)
 
-    desk, work = open_desk(), Work()
+
+def _prepared(open_desk: Callable[[], Any]) -> tuple[Any, Any]:
+    from safedsr.studio.tab import Work
+
+    return open_desk(), Work()
+
+
+async def _warm_up(prepared: asyncio.Future) -> None:
+    """Compile what painting needs, a moment after the first tab could get its map."""
+    desk, work = await asyncio.shield(prepared)
+    await asyncio.sleep(PAUSE)
+    from safedsr.studio.tab import warm_up
+
     warm_up(desk, work)
-    return desk, work
 
 
 async def serve_tab(socket: WebSocket, desk: Any, work: Any) -> None:

@@ -18,7 +18,7 @@ export function connect({ opened, received, status }) {
       if (waiting === null && next) look(...next);
     };
     socket.onclose = () => {
-      status(tries < 3 ? "connecting …" : "no connection; is the studio still running, and was it opened with its own link?");
+      status(tries < 3 ? "connecting …" : "no connection; is the studio still running, and was it opened with its own link?", true);
       setTimeout(dial, WAIT[Math.min(tries++, WAIT.length - 1)]);
     };
   }

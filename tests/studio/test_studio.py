@@ -185,7 +185,6 @@ WRONG = {
     "unknown type": ('{"type": "shell"}', "possible: open, look"),
     "unknown field": ('{"type": "look", "path": "/etc"}', "unknown setting of Request 'path'"),
     "ε": ('{"type": "look", "view": {"epsilon": 2}}', "between 0 and 1"),
-    "budgets": ('{"type": "look", "view": {"budgets": [1]}}', "one for each of the 0 costs"),
     "a folder above": ('{"type": "save", "text": "../x"}', "use letters"),
     "too long": (" " * (MOST_BYTES + 1), "send at most"),
 }
@@ -200,6 +199,7 @@ def test_wrong_messages_are_answered_in_words(text, words):
 def test_wrong_views_are_answered_and_the_connection_stays(talk):
     wrong = [
         ({"run": "/etc"}, "unknown run"),
+        ({"budgets": [1]}, "one for each of the 0 costs"),
         ({"policy": "beef"}, "no longer on the server"),
         (painted(np.zeros((1, 5, 5), np.float32)), "give 121"),
         (painted(np.full((1, 11, 11), -1, np.float32)), "at least 0"),

@@ -25,8 +25,9 @@ def curves_of(run: Path, task: int, seed: int | None) -> dict[str, Any]:
     charts = []
     for name, words in titles([about]).items():
         if rows and name in rows[-1]:
-            lines = [{"name": f"mean of {len(data['seeds'])} seeds", **_line(rows, name)}]
-            if seed is not None and len(data["seeds"]) > 1:
+            count = len(data["seeds"])
+            lines = [{"name": f"mean of {count} seeds" if count > 1 else "last value", **_line(rows, name)}]
+            if seed is not None and count > 1:
                 lines.append({"name": f"seed {seed}", **_line([row for row in rows if row["seed"] == seed], name)})
             limit = about["budgets"][int(name[5:])] if name.startswith("cost_") else None
             charts.append({"title": words, "lines": lines, "share": name in SHARES, "budget": limit})

@@ -52,8 +52,6 @@ class View:
         check_fields(self)
         count = len(self.costs)
         require(count <= MOST_COSTS, "costs", count, f"give at most {MOST_COSTS}")
-        if not self.args:
-            require(len(self.budgets) == count, "budgets", len(self.budgets), f"give one for each of the {count} costs")
         require(0 <= self.epsilon <= 1, "epsilon", self.epsilon, "give a share between 0 and 1")
         names = [cost.name for cost in self.costs]
         require(len(set(names)) == count, "costs", names, "give each cost a name of its own")
@@ -65,6 +63,8 @@ class View:
     def layers(self, shape: tuple[int, int], raster: int) -> np.ndarray:
         """The painted costs [J, H·n, W·n] of a map of this shape, checked."""
         height, width = (side * raster for side in shape)
+        given, count = len(self.budgets), len(self.costs)
+        require(given == count, "budgets", given, f"give one for each of the {count} costs")
         layers = [unpacked(cost.values, f"cost '{cost.name}'") for cost in self.costs]
         for cost, layer in zip(self.costs, layers, strict=True):
             require(

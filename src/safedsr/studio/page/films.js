@@ -16,7 +16,7 @@ export function showOther(map) {
     set(numbers.length > 1 ? numbers : numbers[0]); app.look();
   } }));
   $("args").replaceChildren(
-    ...Object.entries(given).map(([name, value]) => field(name, [value].flat().join(" "), (x) => { state.args[name] = Array.isArray(map.args[name]) ? [x].flat() : x; })),
+    ...Object.entries(given).map(([name, value]) => field(name, [value].flat().map((x) => Number(x.toPrecision(6))).join(" "), (x) => { state.args[name] = Array.isArray(map.args[name]) ? [x].flat() : x; })),
     ...map.names.map((name, j) => field(`budget of ${name}`, state.budgets[j], (x) => { state.budgets[j] = [x].flat()[0]; })));
   $("film").disabled = !map.trained;
 }

@@ -73,6 +73,7 @@ Object.assign(app.answers, {
     if (state.lam === "own") { state.lam = "auto"; $("lam-mode").value = "auto"; }
     app.certificate = { ...message, ...asked };
     showPolicy(); app.refresh();
+    if (app.map.kind === "other") $("film").click();
   },
   error(message) {
     const about = message.text;
@@ -94,7 +95,8 @@ app.setCosts = (costs, budgets = null) => {
 
 function start() {
   const { map } = app;
-  forget(); halt();
+  forget(); halt(); app.wire.forget();
+  for (const name of ["shares", "now-share", "before-share"]) $(name).replaceChildren();
   Object.assign(state, { policy: null, path: [], args: {}, costs: [] });
   app.certificate = app.picture = image = null; walks = { now: [], before: [] }; ways = []; rungs = [];
   if (map.kind === "map") app.setCosts(map.costs, map.budgets); else state.budgets = [...map.budgets];
@@ -204,7 +206,7 @@ requestAnimationFrame(animate);
 function adaptable() { const why = app.picture?.adaptable; for (const b of document.querySelectorAll("[data-level]")) { b.disabled = Boolean(why); b.title = why ?? ""; } }
 function busy(on) { $("progress").hidden = !on; if (on) for (const b of document.querySelectorAll("[data-level]")) b.disabled = true; else adaptable(); }
 function showPolicy() {
-  $("policy-line").textContent = state.policy ? "The adapted policy is shown. If you paint more, its cost weights follow." : "Each level starts from the trained policy and ends with a certificate.";
+  $("policy-line").textContent = state.policy ? "The adapted policy is shown. If the costs change, its cost weights follow." : "Each level starts from the trained policy and ends with a certificate.";
   $("back").hidden = !state.policy; $("save").disabled = !state.policy;
 }
 function pressed() {

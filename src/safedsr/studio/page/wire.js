@@ -1,8 +1,8 @@
 // The WebSocket: it connects again by itself, and sends a view only when the last one was answered.
-const WAIT = [250, 500, 1000, 2000];
+const WAIT = [250, 500, 1000, 2000], SLOW = 400; // milliseconds
 
 export function connect({ opened, received, status }) {
-  let socket, tries = 0, number = 0, waiting = null, next = null, sent = 0;
+  let socket, tries = 0, number = 0, waiting = null, next = null, sent = 0, oldest = 0, slow = null;
 
   function dial() {
     const token = new URLSearchParams(location.search).get("token");
@@ -10,8 +10,10 @@ export function connect({ opened, received, status }) {
     socket.onopen = () => { tries = 0; waiting = next = null; opened(); };
     socket.onmessage = (event) => {
       const message = JSON.parse(event.data);
+      if (message.id <= oldest && (message.type === "picture" || message.type === "oracle")) return; // of another run
       if (message.id === waiting && !message.searched) {
         waiting = null;
+        clearTimeout(slow);
         message.since = sent;
       }
       received(message);
@@ -36,10 +38,15 @@ export function connect({ opened, received, status }) {
     if (waiting !== null) { next = [message, since]; return; }
     sent = since;
     waiting = send(message);
+    clearTimeout(slow);
+    slow = setTimeout(() => status("computing …", true), SLOW);
   }
 
+  // Another run was chosen: pictures that are on their way are not of it.
+  function forget() { oldest = number; waiting = next = null; }
+
   dial();
-  return { send, look };
+  return { send, look, forget };
 }
 
 export const unpack = (text) => new Float32Array(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);

@@ -35,7 +35,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(folder: Path) -> Iterator[TestClient]:
-    with TestClient(make_app(lambda: Desk(Roots((RUN,)), folder), Access(PORT)), base_url=f"http://127.0.0.1:{PORT}") as found:
+    with TestClient(
+        make_app(lambda: Desk(Roots((RUN,)), folder), Access(PORT)), base_url=f"http://127.0.0.1:{PORT}"
+    ) as found:
         yield found
 
 
@@ -237,7 +239,9 @@ def test_costs_have_names_of_their_own():
         View(costs=same, budgets=(1.0, 1.0))
 
 
-@pytest.mark.parametrize("flags, words", [(["--port", "99999"], "0 to 65535"), (["nowhere"], "holds no policy and no training")])
+@pytest.mark.parametrize(
+    "flags, words", [(["--port", "99999"], "0 to 65535"), (["nowhere"], "holds no policy and no training")]
+)
 def test_wrong_command_lines_end_with_code_2(flags, words, capsys):
     assert main(["studio", "--no-open", *flags]) == 2
     assert words in capsys.readouterr().err

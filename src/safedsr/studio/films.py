@@ -19,7 +19,9 @@ MOST_FRAMES, WIDTH = 120, 420  # of an episode; pixels
 def film(before: Agent, now: Agent, task: Task, epsilon: float, seed: int) -> dict[str, Any]:
     """One episode of each agent with the same random numbers; the same film twice if they are the same agent."""
     if not now.job.environment.host:
-        raise UserError(f"the environment '{now.job.environment.name}' draws no pictures; a film needs one of Gymnasium")
+        raise UserError(
+            f"the environment '{now.job.environment.name}' draws no pictures; a film needs one of Gymnasium"
+        )
     first = _filmed(record(before, task, epsilon, seed), before, task)
     return {"before": first, "now": first if now is before else _filmed(record(now, task, epsilon, seed), now, task)}
 

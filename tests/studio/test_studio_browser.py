@@ -173,10 +173,70 @@ def test_with_the_keyboard_alone(open_page):
     page.wait_for_selector("#certificate b")
 
 
+def test_a_hazard_moves_and_the_agent_follows(open_page):
+    page = open_page()
+    page.locator("[data-budget]").fill("1")
+    page.select_option("#brush", "2")
+    cells = painted(page)
+    page.click("[data-tool=hazard]")
+    drag(page, [(2, 8), (7, 8)])
+    assert page.evaluate("() => studio.state.path.length") == 6
+    page.check("#oracle")
+    wait_until(page, lambda: "% safe" in page.inner_text("#oracle-text"))
+    page.click("#play")
+    wait_until(page, lambda: re.search(r"M: [1-9]\d* updates", page.inner_text("#play-text")) is not None)
+    assert painted(page) == cells  # the hazard is not painted for good
+    assert re.search(r"Mean of \d+ moves: \d+", page.inner_text("#play-text"))
+    shot(page, "hazard")
+    page.click("#play")
+    page.click("#forget")
+    assert page.is_disabled("#play")
+
+
+def test_other_sites_cannot_talk_to_the_studio_and_tabs_are_independent(browser, open_page, studio):
+    page = open_page()
+    drag(page, [(2, 2), (4, 2)])
+    cells = painted(page)
+    other = open_page()
+    assert painted(other) != cells
+    other.click("#clear")
+    assert painted(page) == cells
+    stranger = browser.new_page()
+    stranger.goto("data:text/html,<title>another site</title>")
+    heard = stranger.evaluate(
+        """(port) => new Promise((done) => {
+            const socket = new WebSocket(`ws://127.0.0.1:${port}/talk`);
+            socket.onopen = () => done("open"); socket.onerror = () => done("refused");
+        })""",
+        studio.port,
+    )
+    stranger.close()
+    assert heard == "refused"
+
+
+def test_shapes_layers_and_curves(open_page):
+    page = open_page()
+    page.click("#clear")
+    page.click("[data-tool=diamond]")
+    drag(page, [(3, 3), (7, 7)])
+    assert sum(painted(page)) == 13  # |x| + |y| ≤ 2
+    page.click("[data-tool=disc]")
+    page.click("#clear")
+    drag(page, [(3, 3), (7, 7)])
+    assert sum(painted(page)) == 21
+    page.select_option("#shape", "square")
+    wait_until(page, lambda: sum(painted(page)) > 21)
+    for layer in ("q", "k", "occupancy", "leverage"):
+        page.click(f"[data-layer={layer}]")
+        wait_until(page, lambda: " to " in page.inner_text("#scale-text"))
+    page.click("#curves-box summary")
+    wait_until(page, lambda: "no training curves" in page.inner_text("#curves"))
+
+
 def test_a_narrow_screen_has_no_sideways_scrolling(open_page):
     page = open_page()
     page.set_viewport_size({"width": 360, "height": 700})
-    assert page.evaluate("() => document.documentElement.scrollWidth") <= 360
+    wait_until(page, lambda: page.evaluate("() => document.documentElement.scrollWidth") <= 360)
     shot(page, "narrow")
 
 

@@ -10,7 +10,7 @@ UPDATES = 1000  # of which one round is done at a time
 
 
 def follow(agent: AnyPolicy, task: Task, seed: int = 0) -> tuple[AnyPolicy, int]:
-    """The agent after one round of updates of M from its replay memory, labelled with the task's costs; and how many."""
+    """The agent after one round of updates of M from its replay memory, labelled with the costs; and how many."""
     assert agent.trainer.adaptable
     steps = relabelled(experience_of(agent), agent.job.environment, task.params)
     rehearsal = agent.trainer.adaptable.rehearse(agent.policy, steps, UPDATES, seed, units_of(agent, task))

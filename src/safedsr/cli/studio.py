@@ -26,7 +26,7 @@ def studio(
     out: Annotated[Path, tyro.conf.arg(help="Folder in which adapted policies are saved.")] = Path("runs"),
     where: Annotated[EnvFlags, tyro.conf.arg(name="")] = EnvFlags(),
 ) -> None:
-    """Paint costs on a map in the browser, and watch the policy adapt. Runs in other environments show curves and films."""
+    """Paint costs on a map in the browser, and watch the policy adapt. Other environments have curves and films."""
     try:
         from safedsr.studio.server import Access, make_app, run_server
     except ImportError as error:

@@ -214,9 +214,10 @@ class Tab:
             searches = self._searches(done.view, agent)
             if not (learns or searches or done.view.oracle):
                 return
-            await asyncio.sleep(IDLE)
-            if self._stale(done):
-                continue
+            if not learns:  # M learns whether or not the hazard has moved on
+                await asyncio.sleep(IDLE)
+                if self._stale(done):
+                    continue
             if learns or searches:
                 await self._show_better(done, agent)
             if done.view.oracle and not self._stale(done):

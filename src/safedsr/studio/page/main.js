@@ -4,7 +4,7 @@ import { askCurves } from "./curves.js";
 import { COLORS, drawArrows, drawCursor, drawMap, drawMarks, drawOracle, drawPath, drawScale, drawWalks, fit, heatImage, paths, range } from "./draw.js";
 import { showOther } from "./films.js";
 import { costsNow, follow, halt, hazardCell, showHazard } from "./hazard.js";
-import { hand, listen, TOOLS } from "./paint.js";
+import { hand, listen } from "./paint.js";
 import { safeRate, showCertificate, showCosts, showLams, showRungs, showShares } from "./panel.js";
 import { can, forget, fromFragment, KEPT, redo, remember, state, toFragment, undo, view } from "./state.js";
 import { connect, unpack } from "./wire.js";
@@ -215,12 +215,7 @@ function pressed() {
 }
 
 // Controls
-function icon(path) {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg"), line = document.createElementNS("http://www.w3.org/2000/svg", "path");
-  svg.setAttribute("viewBox", "0 0 16 16"); svg.setAttribute("aria-hidden", "true"); line.setAttribute("d", path); svg.append(line);
-  return svg;
-}
-for (const [name, [text, path]] of Object.entries(TOOLS)) $("tools").append(make("button", { "data-tool": name, onclick: () => { hand.tool = name; pressed(); } }, icon(path), text));
+for (const b of $("tools").children) b.onclick = () => { hand.tool = b.dataset.tool; pressed(); };
 for (const [name, text] of Object.entries(LAYERS)) $("layers").append(make("button", { "data-layer": name, onclick: () => { state.layer = name; pressed(); if (app.picture) colour(); app.refresh(); } }, text));
 for (const name of ["arrows", "walks", "beside", "oracle"]) $(name).onchange = (e) => { state[name] = e.target.checked; ways = []; app.refresh(); };
 for (const name of ["run", "task", "seed"]) $(name).onchange = (e) => {
@@ -256,7 +251,7 @@ document.addEventListener("keydown", (event) => {
   const key = event.key.toLowerCase(), control = event.ctrlKey || event.metaKey;
   if (control && key === "z") { event.preventDefault(); $(event.shiftKey ? "redo" : "undo").click(); }
   else if (control && key === "y") { event.preventDefault(); $("redo").click(); }
-  else if (!control && (key === "b" || key === "e")) { hand.tool = key === "b" ? "brush" : "eraser"; pressed(); say(TOOLS[hand.tool][0]); }
+  else if (!control && (key === "b" || key === "e")) { hand.tool = key === "b" ? "brush" : "eraser"; pressed(); say(hand.tool); }
 });
 listen($("map"), () => app.map, app.refresh, (speak) => {
   const { map } = app;

@@ -1,11 +1,6 @@
 // Tools on the map: pointer, touch and keyboard.
 import { remember, state } from "./state.js";
 
-export const TOOLS = {
-  brush: ["Brush", "M3 13l7-7 2 2-7 7H3z M11 5l1-1 2 2-1 1z"], eraser: ["Eraser", "M6 13l-3-3 6-6 4 4-5 5z M4 14h9"],
-  line: ["Line", "M3 13L13 3"], box: ["Rectangle", "M3 4h10v8H3z"], disc: ["Disc", "M13 8A5 5 0 1 1 3 8a5 5 0 0 1 10 0"],
-  diamond: ["Diamond", "M8 2l6 6-6 6-6-6z"], hazard: ["Hazard", "M2 8h9 M8 4l4 4-4 4 M14 3v10"],
-};
 const DRAGGED = ["line", "box", "disc", "diamond"]; // drawn between two corners
 export const hand = { tool: "brush", size: 1, value: 1, cell: [2, 2], keyboard: false };
 

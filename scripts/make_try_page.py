@@ -61,7 +61,7 @@ def build_page(folder: Path, agent: Agent) -> None:
         "budget": agent.task.budgets[0],
         "trained_lam": float(agent.policy.lam[0]),
         "features": weights.shape[1],
-        "step": agent.job.environment.settings["step_mean"],
+        **{name: agent.job.environment.settings[name] for name in ("step_mean", "step_std", "step_clip")},
         "most_steps": 200,
     }
     (folder / "policy.json").write_text(json.dumps(about), encoding="utf-8")

@@ -4,9 +4,9 @@ import { drawMap, drawMarks, drawScale, drawWalks, fit, heatImage, range } from 
 import { hand, listen } from "./paint.js";
 import { can, state, undo } from "./state.js";
 
-const $ = (id) => document.getElementById(id), POINTS = 3, DIRECTIONS = [[0, -1], [0, 1], [-1, 0], [1, 0]];
+const $ = (id) => document.getElementById(id), POINTS = 3, WALKS = 10, DIRECTIONS = [[0, -1], [0, 1], [-1, 0], [1, 0]];
 const dark = matchMedia("(prefers-color-scheme: dark)");
-let map, session, image = null, walk = null, running = false, again = false;
+let map, session, image = null, walks = [], running = false, again = false;
 
 function tensor(values, shape) { return new ort.Tensor("float32", Float32Array.from(values), shape); }
 
@@ -27,18 +27,32 @@ function free([x, y]) {
   return column >= 0 && row >= 0 && column < map.width && row < map.height && !map.walls[row * map.width + column];
 }
 
-// Steps of the mean length; a move into a wall or off the map is undone.
+// Normal random numbers, the same ones for each picture.
+function normals(seed) {
+  const even = () => { seed = (seed + 0x6d2b79f5) | 0; let t = Math.imul(seed ^ (seed >>> 15), 1 | seed); t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t; return ((t ^ (t >>> 14)) >>> 0) / 4294967296; };
+  return () => Math.sqrt(-2 * Math.log(1 - even())) * Math.cos(2 * Math.PI * even());
+}
+
+// Walks side by side. Step lengths are normal and clipped; a move into a wall or off the map is undone.
 async function follow(w_c) {
-  let at = map.starts[0].map((x) => x + 0.5), cost = 0;
-  const points = [...at];
+  const walks = Array.from({ length: WALKS }, (_, n) => ({ at: map.starts[n % map.starts.length].map((x) => x + 0.5), points: [], cost: 0, goal: false, normal: normals(n) }));
+  for (const walk of walks) walk.points.push(...walk.at);
   for (let step = 0; step < map.most_steps; step++) {
-    const [dx, dy] = DIRECTIONS[Number((await values(at, w_c)).action[0])], next = [at[0] + map.step * dx, at[1] + map.step * dy];
-    if (free(next)) at = next;
-    points.push(...at);
-    cost += state.costs[0].values[Math.floor(at[1]) * map.width + Math.floor(at[0])];
-    if (Math.floor(at[0]) === map.goal[0] && Math.floor(at[1]) === map.goal[1]) return { points, cost, goal: true };
+    const going = walks.filter((walk) => !walk.goal);
+    if (!going.length) break;
+    const { action } = await values(going.flatMap((walk) => walk.at), w_c);
+    going.forEach((walk, n) => {
+      const noise = Math.max(-map.step_clip, Math.min(map.step_clip, walk.normal())), length = map.step_mean + map.step_std * noise;
+      const next = walk.at.map((x, i) => x + length * DIRECTIONS[Number(action[n])][i]);
+      if (free(next)) walk.at = next;
+      walk.points.push(...walk.at);
+      const [column, row] = walk.at.map(Math.floor);
+      walk.cost += state.costs[0].values[row * map.width + column];
+      walk.goal = column === map.goal[0] && row === map.goal[1];
+    });
   }
-  return { points, cost, goal: false };
+  for (const walk of walks) walk.safe = walk.goal && walk.cost <= state.budgets[0];
+  return walks;
 }
 
 async function compute() {
@@ -52,10 +66,10 @@ async function compute() {
     best.forEach((_, i) => { best[i] = free(points.slice(2 * i, 2 * i + 2)) ? Math.max(...score.slice(4 * i, 4 * i + 4)) : NaN; });
     image = heatImage(best, map.width * POINTS, map.height * POINTS);
     $("scale-text").textContent = `Q − λK: ${range(best).map((x) => x.toPrecision(3)).join(" to ")}`;
-    walk = await follow(w_c);
-    walk.safe = walk.goal && walk.cost <= state.budgets[0];
-    $("now-share").textContent = `${walk.goal ? "goal reached" : "goal not reached"}, cost ${Number(walk.cost.toPrecision(4))} of ${state.budgets[0]}`;
-    $("now-share").className = `chip ${walk.safe ? "good" : "bad"}`;
+    walks = await follow(w_c);
+    const safe = walks.filter((walk) => walk.safe).length, cost = walks.reduce((sum, walk) => sum + walk.cost, 0) / WALKS;
+    $("now-share").textContent = `${safe} of ${WALKS} walks safe, mean cost ${Number(cost.toPrecision(3))} of ${state.budgets[0]}`;
+    $("now-share").className = `chip ${safe >= 0.9 * WALKS ? "good" : "bad"}`;
     $("status").textContent = `${(performance.now() - began).toFixed(0)} ms`; $("status").classList.remove("busy");
     draw();
   } while (again);
@@ -66,7 +80,7 @@ function draw() {
   $("map").parentElement.style.maxWidth = innerWidth >= 992 ? `${(Math.max(360, innerHeight - 260) * map.width) / map.height}px` : "";
   const c = fit($("map"), map);
   drawMap(c, map, state.costs, image, dark.matches);
-  if (walk) drawWalks(c, [walk], null);
+  drawWalks(c, walks, null);
   drawMarks(c, map);
 }
 
@@ -90,6 +104,6 @@ async function start() {
   $("budget").oninput = (e) => { state.budgets = [Number(e.target.value)]; $("budget-out").textContent = e.target.value; compute(); };
   listen($("map"), () => map, changed, (speak) => { if (speak) $("spoken").textContent = `row ${hand.cell[1] + 1}, column ${hand.cell[0] + 1}`; draw(); });
   addEventListener("resize", draw);
-  window.tried = { walk: () => walk, state, map, busy: () => running }; // for tests
+  window.tried = { walks: () => walks, state, map, busy: () => running }; // for tests
 }
 start().catch((error) => { $("error").textContent = `The page could not start: ${error.message}. Serve its folder by HTTP, for example with python -m http.server.`; $("error").hidden = false; });

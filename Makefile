@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: demo studio test test-all check bench pretrained soak clean
+.PHONY: demo studio test test-all check bench pretrained gif try-page soak clean
 
 demo: $(INSTALLED)
 	$(BIN)/safedsr demo --out demo
@@ -31,6 +31,14 @@ bench: $(INSTALLED)
 
 pretrained: $(INSTALLED)
 	$(BIN)/python scripts/make_pretrained.py
+
+# The film in the README, from the real page; needs Chromium.
+gif: $(INSTALLED)
+	$(BIN)/python scripts/make_studio_gif.py
+
+# The page that needs no server, in docs/try/build; npm fetches ONNX Runtime for it.
+try-page: $(INSTALLED)
+	$(BIN)/python scripts/make_try_page.py
 
 # Faults on purpose (kill -9, full disks, two writers): some ten minutes, a table. docs/reliability.md
 soak: $(INSTALLED)

@@ -26,6 +26,7 @@ COLUMNS, ROWS = 21, 11  # of the map of pretrained:two-rooms
 WARM = 10  # strokes before the measurement
 PAUSE = 400  # milliseconds between single strokes
 WAIT = 120_000
+CHOOSE_LAM = "(lam) => { const s = document.getElementById('lam-mode'); s.value = lam; s.onchange({target: s}); }"
 
 
 def main() -> None:
@@ -39,17 +40,14 @@ def main() -> None:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         with (
             tempfile.TemporaryDirectory() as empty,
-            started(browser, "with an empty cache of compiled programs", empty),
+            started(browser, "without compiled programs", empty),
         ):
             pass
         with started(browser, "with compiled programs in the cache") as (page, server):
             page.click("#tour-end")
             page.wait_for_timeout(8000)
             for lam in ("trained", "auto"):
-                page.evaluate(
-                    "(lam) => { const s = document.getElementById('lam-mode'); s.value = lam; s.onchange({target: s}); }",
-                    lam,
-                )
+                page.evaluate(CHOOSE_LAM, lam)
                 report(f"single strokes, λ {lam}", single(page, flags.strokes))
                 report(f"a long stroke, λ {lam}", long(page, flags.strokes))
             if flags.minutes:

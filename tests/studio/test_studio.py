@@ -24,6 +24,7 @@ with warnings.catch_warnings():
 
 PORT = 8420
 RUN = Path("pretrained:one-room")
+ROOTS = Roots((RUN,))
 HOST = {"host": f"127.0.0.1:{PORT}"}
 OWN = {**HOST, "origin": f"http://127.0.0.1:{PORT}"}
 
@@ -36,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def client(folder: Path) -> Iterator[TestClient]:
     with TestClient(
-        make_app(lambda: Desk(Roots((RUN,)), folder), Access(PORT)), base_url=f"http://127.0.0.1:{PORT}"
+        make_app(ROOTS, lambda: Desk(ROOTS, folder), Access(PORT)), base_url=f"http://127.0.0.1:{PORT}"
     ) as found:
         yield found
 
@@ -96,7 +97,7 @@ def test_other_hosts_and_other_sites_are_refused(client):
 
 def test_a_token_is_needed_where_others_can_reach_it(folder):
     access = Access(PORT, "secret")
-    with TestClient(make_app(lambda: Desk(Roots((RUN,)), folder), access), base_url="http://10.0.0.1:1") as client:
+    with TestClient(make_app(ROOTS, lambda: Desk(ROOTS, folder), access), base_url="http://10.0.0.1:1") as client:
         own = {"host": "10.0.0.1:1", "origin": "http://10.0.0.1:1"}
         for query in ("", "?token=guess"):
             with pytest.raises(WebSocketDisconnect), client.websocket_connect(f"/talk{query}", headers=own):
@@ -239,9 +240,7 @@ def test_costs_have_names_of_their_own():
         View(costs=same, budgets=(1.0, 1.0))
 
 
-@pytest.mark.parametrize(
-    "flags, words", [(["--port", "99999"], "0 to 65535"), (["nowhere"], "holds no policy and no training")]
-)
+@pytest.mark.parametrize("flags, words", [(["--port", "99999"], "0 to 65535"), (["nowhere"], "is no folder")])
 def test_wrong_command_lines_end_with_code_2(flags, words, capsys):
     assert main(["studio", "--no-open", *flags]) == 2
     assert words in capsys.readouterr().err

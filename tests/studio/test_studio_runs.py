@@ -4,6 +4,8 @@ import asyncio
 import gc
 import json
 import shutil
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,7 +40,7 @@ from safedsr.studio.tab import Tab, Work
 
 
 def served(desk: Desk) -> TestClient:
-    return TestClient(make_app(lambda: desk, Access(PORT)), base_url=f"http://127.0.0.1:{PORT}")
+    return TestClient(make_app(desk.roots, lambda: desk, Access(PORT)), base_url=f"http://127.0.0.1:{PORT}")
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +61,20 @@ def test_runs_inside_a_given_folder_can_be_opened_and_no_others(trained, tmp_pat
             roots.find(name)
     with pytest.raises(UserError, match="no run folder"):
         Roots((tmp_path / "given" / "deep" / "one" / "checkpoint",))
+
+
+def test_a_map_is_shown_before_jax_is_loaded():
+    code = """
+import sys
+from pathlib import Path
+import safedsr.studio.server
+from safedsr.studio.about import greeting
+from safedsr.studio.messages import View
+from safedsr.studio.roots import Roots
+assert greeting(Roots((Path("pretrained:one-room"),)), View())["width"] == 11
+assert "jax" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_run_that_trains_has_curves_before_it_has_a_policy(trained, tmp_path):
@@ -215,7 +231,7 @@ def test_two_tabs_do_not_disturb_each_other(client):
 def test_strokes_compile_nothing_and_keep_nothing(client):
     compiled: list[str] = []
     jax.monitoring.register_event_duration_secs_listener(
-        lambda name, seconds, **about: compiled.append(name) if "backend_compile" in name else None
+        lambda event, duration_secs, **kwargs: compiled.append(event) if "backend_compile" in event else None
     )
     rng = np.random.default_rng(0)
     with client.websocket_connect("/talk", headers=OWN) as socket:

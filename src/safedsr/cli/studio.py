@@ -28,11 +28,11 @@ def studio(
 ) -> None:
     """Paint costs on a map in the browser, and watch the policy adapt. Other environments have curves and films."""
     try:
+        from safedsr.studio.roots import Roots
         from safedsr.studio.server import Access, make_app, run_server
     except ImportError as error:
         raise UserError(f"the studio needs {error.name}; install it: pip install 'safedsr[studio]'") from None
-    runs = runs or (DEFAULT_RUN,)
-    _require_folders(runs)
+    roots = Roots(runs or (DEFAULT_RUN,))
     port = _free_port(host, port)
     token = None if host in (LOOPBACK, "localhost") else secrets.token_urlsafe(16)
     query = f"/?token={token}" if token else "/"
@@ -42,9 +42,8 @@ def studio(
 
     def open_desk():  # JAX is loaded here, while the page is shown already
         from safedsr.studio.desk import Desk
-        from safedsr.studio.roots import Roots
 
-        return Desk(Roots(runs), out, partial(_environment, flags=where))
+        return Desk(roots, out, partial(_environment, flags=where))
 
     def ready() -> None:
         print(f"studio: {page} (Ctrl-C ends it)", flush=True)
@@ -53,21 +52,13 @@ def studio(
 
             webbrowser.open(page)
 
-    run_server(make_app(open_desk, Access(port, token)), host, port, ready)
-
-
-def _require_folders(runs: tuple[Path, ...]) -> None:
-    from safedsr.runs.shipped import folder_of
-
-    for run in runs:
-        if not any(folder_of(run).glob("**/policy.json")) and not any(folder_of(run).glob("**/manifest.json")):
-            raise UserError(f"{run} holds no policy and no training; give a run folder, or a folder that holds some")
+    run_server(make_app(roots, open_desk, Access(port, token)), host, port, ready)
 
 
 def _environment(run: Path, flags: EnvFlags) -> Any:
     """The environment of a run, with the flags' functions; flags for other environments do not concern maps."""
     from safedsr.envs.grid.config import GRID
-    from safedsr.runs.policy import job_data
+    from safedsr.runs.about import job_data
 
     data = job_data(run)[0]["environment"]
     return environment_in(data, EnvFlags() if data["name"] == GRID else flags, str(run))

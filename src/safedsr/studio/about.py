@@ -1,4 +1,4 @@
-"""What a page shows of a run before its agent is loaded, and what it copies: command, Python code, map as text."""
+"""What a page shows of a run before JAX and its agent are loaded, and what it copies: command, Python code, map."""
 
 import shlex
 from collections.abc import Sequence
@@ -7,16 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from safedsr.envs.environment import Task
 from safedsr.envs.grid.catalog import CELL_SHAPES
 from safedsr.envs.grid.config import GRID
-from safedsr.envs.grid.environment import scene_of
-from safedsr.envs.grid.text import format_scene
-from safedsr.runs.job import job_from_dict
-from safedsr.runs.policy import job_data
+from safedsr.envs.grid.layout import Scene
+from safedsr.envs.grid.text import format_scene, parse_scene
+from safedsr.runs.about import job_data
 from safedsr.runs.shipped import PREFIX
 from safedsr.studio.messages import View, packed
-from safedsr.validation import require
+from safedsr.studio.roots import Roots
+from safedsr.validation import require, typed
+
+
+def greeting(roots: Roots, view: View) -> dict[str, Any]:
+    """All runs to choose from, and what the page shows of the chosen one."""
+    return {"runs": list(roots.runs()), "adapted": None, **about_run(roots.find(view.run), view)}
 
 
 def about_run(run: Path, view: View) -> dict[str, Any]:
@@ -39,12 +43,12 @@ def about_run(run: Path, view: View) -> dict[str, Any]:
         "map": task["name"],
     }
     if found["kind"] == "map":
-        return {**found, **_map(job_from_dict(data).tasks[view.task])}
+        return {**found, **_map(parse_scene(typed(str, task["params"].get("map"), "map"), task["name"]))}
     return {**found, "args": task["params"].get("args", {}), "costs": []}
 
 
-def _map(task: Task) -> dict[str, Any]:
-    layout = scene_of(task).layout
+def _map(scene: Scene) -> dict[str, Any]:
+    layout = scene.layout
     height, width = layout.walls.shape
     return {
         "height": height,
@@ -53,7 +57,7 @@ def _map(task: Task) -> dict[str, Any]:
         "walls": np.asarray(layout.walls).astype(int).ravel().tolist(),
         "starts": np.asarray(layout.starts)[: int(layout.num_starts)].tolist(),
         "goal": np.asarray(layout.goal).tolist(),
-        "costs": costs_of(task.cost_names, layout.costs),
+        "costs": costs_of(scene.cost_names, layout.costs),
         "shapes": list(CELL_SHAPES),
     }
 
@@ -63,7 +67,7 @@ def costs_of(names: Sequence[str], layers: Any) -> list[dict[str, str]]:
     return [{"name": name, "values": packed(layer)} for name, layer in zip(names, layers, strict=True)]
 
 
-def copied(run: str, task: Task, view: View) -> dict[str, Any]:
+def copied(run: str, scene: Scene, view: View) -> dict[str, Any]:
     """The painted map as text, and the command and the Python code that adapt to it."""
     budgets = ",".join(f"{budget:g}" for budget in view.budgets)
     flags = [] if view.seed is None else ["--seed", str(view.seed)]
@@ -75,7 +79,7 @@ def copied(run: str, task: Task, view: View) -> dict[str, Any]:
         loaded = f"safedsr.load({run!r}, seed={view.seed}, task={view.task})"
     adapting = f"budget={list(view.budgets)}, epsilon={view.epsilon:g}, highest='memory'"
     return {
-        "text": format_scene(scene_of(task)),
+        "text": format_scene(scene),
         "command": shlex.join([*words, "--out", "runs/adapted"]),
         "python": f"import safedsr\n\nagent = {loaded}\nfound = agent.adapt('map.txt', {adapting})\n"
         "print(found.certificate)\nfound.agent.save('runs/adapted')\n",

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from safedsr.runs.about import job_data
 from safedsr.runs.folder import is_file
-from safedsr.runs.policy import job_data
 from safedsr.runs.progress import FILE, SHARES, Row, read_progress, series, titles
 from safedsr.runs.shipped import folder_of
 

@@ -17,7 +17,7 @@ from safedsr.envs.grid.environment import scene_of
 from safedsr.envs.grid.layout import finer
 from safedsr.envs.grid.text import parse_scene
 from safedsr.errors import UserError
-from safedsr.runs.policy import ABOUT
+from safedsr.runs.about import ABOUT
 from safedsr.runs.shipped import folder_of
 from safedsr.studio.about import costs_of
 from safedsr.studio.messages import Painted, View

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from safedsr.errors import UserError, unknown
-from safedsr.runs.policy import ABOUT
+from safedsr.runs.about import ABOUT
 from safedsr.runs.schema import MANIFEST
 from safedsr.runs.shipped import PREFIX, folder_of
 

@@ -20,9 +20,11 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from safedsr.errors import UserError, one_line
-from safedsr.studio.messages import MOST_BYTES
+from safedsr.errors import UserError
+from safedsr.studio.about import greeting
+from safedsr.studio.messages import MOST_BYTES, read
 from safedsr.studio.outbox import Outbox
+from safedsr.studio.roots import Roots
 
 PAGE = Path(__file__).parent / "page"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -57,8 +59,8 @@ class Access(NamedTuple):
         return self.token is None or hmac.compare_digest(given.encode(), self.token.encode())
 
 
-def make_app(open_desk: Callable[[], Any], access: Access) -> Starlette:
-    """The application; `open_desk` loads the runs, in a thread, while the page is shown already."""
+def make_app(roots: Roots, open_desk: Callable[[], Any], access: Access) -> Starlette:
+    """The application; `open_desk` loads JAX, in a thread, while the page and its map are shown already."""
     tabs: set[Any] = set()
     shared: dict[str, asyncio.Future] = {}
     connected = asyncio.Event()
@@ -75,10 +77,11 @@ def make_app(open_desk: Callable[[], Any], access: Access) -> Starlette:
             return await socket.close(1013, f"the studio has {MOST_TABS} tabs already; close some")
         tabs.add(socket)
         try:
-            await serve_tab(socket, *await asyncio.shield(shared["desk"]))
-        except UserError as error:  # of the runs that were given
-            await socket.send_json({"type": "error", "id": 0, "text": one_line(error)})
-            await socket.close()
+            first = None if shared["desk"].done() else await greet(socket, roots)
+            desk, work = await asyncio.shield(shared["desk"])
+            await serve_tab(socket, desk, work, first)
+        except (WebSocketDisconnect, KeyError):  # closed, or bytes instead of text
+            pass
         finally:
             tabs.discard(socket)
 
@@ -132,8 +135,22 @@ async def _warm_up(prepared: asyncio.Future) -> None:
     warm_up(desk, work)
 
 
-async def serve_tab(socket: WebSocket, desk: Any, work: Any) -> None:
-    """Talk with one tab until it is closed."""
+async def greet(socket: WebSocket, roots: Roots) -> str | None:
+    """Answer the first message before JAX is loaded, if that can be done; else give the message back."""
+    text = await socket.receive_text()
+    try:
+        request = read(text)
+        if request.type != "open" or request.view.policy:
+            return text
+        found = await asyncio.get_running_loop().run_in_executor(None, greeting, roots, request.view)
+    except UserError:
+        return text  # it is answered later, with the error
+    await socket.send_json({"type": "hello", "id": request.id, **found})
+    return None
+
+
+async def serve_tab(socket: WebSocket, desk: Any, work: Any, first: str | None = None) -> None:
+    """Talk with one tab until it is closed; `first` is a message that was received already."""
     from safedsr.studio.tab import Tab
 
     outbox = Outbox()
@@ -147,9 +164,8 @@ async def serve_tab(socket: WebSocket, desk: Any, work: Any) -> None:
     helpers = [asyncio.ensure_future(deliver()), asyncio.ensure_future(tab.draw())]
     try:
         while True:
-            tab.receive(await socket.receive_text())
-    except (WebSocketDisconnect, KeyError):  # closed, or bytes instead of text
-        pass
+            tab.receive(first or await socket.receive_text())
+            first = None
     finally:
         tab.close()
         for helper in helpers:

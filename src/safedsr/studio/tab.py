@@ -14,8 +14,9 @@ from safedsr.adapt.ladder import Adapted, Rung
 from safedsr.adapt.ladder import adapt as climb
 from safedsr.adapt.penalty import search_penalty
 from safedsr.agent import Agent
+from safedsr.envs.grid.environment import scene_of
 from safedsr.errors import DiskError, UserError, one_line
-from safedsr.studio.about import about_run, copied
+from safedsr.studio.about import copied, greeting
 from safedsr.studio.curves import curves_of
 from safedsr.studio.desk import Desk
 from safedsr.studio.films import film
@@ -95,9 +96,7 @@ class Tab:
 
     def _open(self, request: Request) -> None:
         def about() -> dict[str, Any]:
-            roots, view = self.desk.roots, request.view
-            found = about_run(roots.find(view.run), view)
-            return {"runs": list(roots.runs()), "adapted": self.desk.certified(view.policy), **found}
+            return {**greeting(self.desk.roots, request.view), "adapted": self.desk.certified(request.view.policy)}
 
         self._later(request, "hello", about)
 
@@ -133,7 +132,7 @@ class Tab:
     def _export(self, request: Request) -> None:
         def text() -> dict[str, Any]:
             run = str(self.desk.roots.find(request.view.run))
-            return copied(run, painted_task(self.desk.trained(request.view), request.view), request.view)
+            return copied(run, scene_of(painted_task(self.desk.trained(request.view), request.view)), request.view)
 
         self._later(request, "exported", text)
 

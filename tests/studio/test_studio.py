@@ -1,6 +1,7 @@
 """The protocol of the studio, without a browser: messages, pictures, adaptation, and who may talk to it."""
 
 import json
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from safedsr.errors import UserError
 from safedsr.studio.desk import Desk, Shelf
 from safedsr.studio.messages import MOST_BYTES, Painted, View, packed, read, unpacked
 from safedsr.studio.roots import Roots
-from safedsr.studio.server import Access, make_app
+from safedsr.studio.server import PAGE, Access, make_app
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # newer versions of Starlette want another HTTP client
@@ -78,8 +79,10 @@ def wall_across() -> np.ndarray:
 def test_the_page_and_its_parts_come_from_the_server_alone(client):
     page = client.get("/")
     assert page.status_code == 200 and "default-src 'self'" in page.headers["content-security-policy"]
-    for part in ("studio.css", "main.js", "wire.js", "state.js", "draw.js", "paint.js", "panel.js"):
-        found = client.get(f"/page/{part}")
+    parts = re.findall(r'(?:href|src)="(/page/[^"]+)"', page.text)
+    assert len(set(parts)) == len(list(PAGE.iterdir())) - 1  # all but the page itself
+    for part in set(parts) - {"/page/icon.svg"}:
+        found = client.get(part)
         assert found.status_code == 200 and "http://" not in found.text and "https://" not in found.text
     assert client.get("/page/../server.py").status_code == 404
 

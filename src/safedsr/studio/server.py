@@ -29,7 +29,7 @@ from safedsr.studio.roots import Roots
 PAGE = Path(__file__).parent / "page"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 MOST_TABS = 32
-PAGE_FIRST = 0.4  # seconds that loading waits for a page, because it would make the page wait
+PAGE_FIRST = 1.0  # seconds that loading waits for a page, because it would make the page wait
 PAUSE = 0.3  # seconds before compiling, in which the page shows its map
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'",
@@ -63,7 +63,7 @@ def make_app(roots: Roots, open_desk: Callable[[], Any], access: Access) -> Star
     """The application; `open_desk` loads JAX, in a thread, while the page and its map are shown already."""
     tabs: set[Any] = set()
     shared: dict[str, asyncio.Future] = {}
-    connected = asyncio.Event()
+    greeted = asyncio.Event()
 
     async def page(request: Request) -> Response:
         return Response((PAGE / "index.html").read_bytes(), media_type="text/html")
@@ -72,12 +72,12 @@ def make_app(roots: Roots, open_desk: Callable[[], Any], access: Access) -> Star
         if not (access.known_host(socket) and access.own_page(socket)):
             return await socket.close()  # before it is accepted: 403
         await socket.accept()
-        connected.set()
         if len(tabs) >= MOST_TABS:
             return await socket.close(1013, f"the studio has {MOST_TABS} tabs already; close some")
         tabs.add(socket)
         try:
             first = None if shared["desk"].done() else await greet(socket, roots)
+            greeted.set()
             desk, work = await asyncio.shield(shared["desk"])
             await serve_tab(socket, desk, work, first)
         except (WebSocketDisconnect, KeyError):  # closed, or bytes instead of text
@@ -97,7 +97,7 @@ def make_app(roots: Roots, open_desk: Callable[[], Any], access: Access) -> Star
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        shared["desk"] = asyncio.ensure_future(_prepare(open_desk, connected))
+        shared["desk"] = asyncio.ensure_future(_prepare(open_desk, greeted))
         warming = asyncio.ensure_future(_warm_up(shared["desk"]))
         yield
         warming.cancel()
@@ -113,10 +113,10 @@ def make_app(roots: Roots, open_desk: Callable[[], Any], access: Access) -> Star
     )
 
 
-async def _prepare(open_desk: Callable[[], Any], connected: asyncio.Event) -> tuple[Any, Any]:
-    """Load JAX and the runs, but let the page come first if it is asked for at once."""
+async def _prepare(open_desk: Callable[[], Any], greeted: asyncio.Event) -> tuple[Any, Any]:
+    """Load JAX and the runs, but let the page and its map come first if they are asked for at once."""
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(connected.wait(), PAGE_FIRST)
+        await asyncio.wait_for(greeted.wait(), PAGE_FIRST)
     return await asyncio.get_running_loop().run_in_executor(None, _prepared, open_desk)
 
 

@@ -83,6 +83,7 @@ def open_page(browser: Any, studio: Studio) -> Iterator[Callable[..., Any]]:
 
 def shot(page: Any, name: str) -> None:
     if folder := os.environ.get("SAFEDSR_SCREENSHOTS"):
+        Path(folder).mkdir(parents=True, exist_ok=True)
         page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
 

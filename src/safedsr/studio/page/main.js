@@ -131,6 +131,7 @@ app.refresh = () => {
 
 app.look = () => {
   const { map, certificate } = app;
+  ways = []; // of other costs; the oracle plans again
   if (map.kind === "map" && map.trained) app.wire.look({ type: "look", view: view(costsNow()), follow: Boolean(app.playing) });
   if (certificate) showCertificate(certificate, certificate.names, app.playing || subject() !== certificate.subject);
   clearTimeout(saving);

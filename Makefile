@@ -2,10 +2,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: demo test test-all check bench docs-tables pretrained soak clean
+.PHONY: demo studio test test-all check bench docs-tables pretrained gif try-page soak clean
 
 demo: $(INSTALLED)
 	$(BIN)/safedsr demo --out demo
+
+studio: $(INSTALLED)
+	$(BIN)/safedsr studio
 
 test: $(INSTALLED)
 	$(BIN)/pytest -n 2
@@ -32,6 +35,14 @@ docs-tables: $(INSTALLED)
 
 pretrained: $(INSTALLED)
 	$(BIN)/python scripts/make_pretrained.py
+
+# The film in the README, from the real page; needs Chromium.
+gif: $(INSTALLED)
+	$(BIN)/python scripts/make_studio_gif.py
+
+# The page that needs no server, in docs/try/build; npm fetches ONNX Runtime for it.
+try-page: $(INSTALLED)
+	$(BIN)/python scripts/make_try_page.py
 
 # Faults on purpose (kill -9, full disks, two writers): some ten minutes, a table. docs/reliability.md
 soak: $(INSTALLED)

@@ -34,7 +34,12 @@ def _installed(name: str) -> bool:
 @pytest.mark.slow
 def test_a_wheel_holds_the_package_and_its_data(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    for name in ("paper/tables.json", "runs/pretrained/two-rooms/policy.safetensors", "cli/watch.py"):
+    for name in (
+        "paper/tables.json",
+        "runs/pretrained/two-rooms/policy.safetensors",
+        "cli/watch.py",
+        "studio/page/index.html",
+    ):
         assert f"safedsr/{name}" in names
     assert not [name for name in names if name.startswith(("tests/", "results/", "docs/"))]
     assert wheel.stat().st_size < 5_000_000

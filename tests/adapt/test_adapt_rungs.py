@@ -10,7 +10,7 @@ from test_safedsr import one_hot_phi
 from tiny import same_trees, tiny_agent
 from walked import walked_agent
 
-from safedsr.adapt import penalty
+from safedsr.adapt import ladder, penalty
 from safedsr.adapt.config import CertificateConfig, ClimbConfig
 from safedsr.adapt.costs import experience_of, task_of
 from safedsr.adapt.ladder import adapt
@@ -337,3 +337,17 @@ def test_what_an_environment_is_after_adapting(agent):
     both = task_of(agent, np.stack([HIGH_ROAD, 2 * HIGH_ROAD]), "1,2")
     assert both.budgets == (1.0, 2.0) and both.cost_names == ("cost-0", "cost-1")
     assert task_of(agent, None) == agent.task
+
+
+@pytest.mark.parametrize(
+    "level, highest, from_memory, wanted",
+    [
+        ("auto", "memory", False, "memory"),
+        ("auto", "full", False, "full"),
+        ("auto", "full", True, "memory"),
+        ("auto", "penalty", True, "penalty"),
+        ("cost", "full", False, "cost"),
+    ],
+)
+def test_the_last_level(level, highest, from_memory, wanted):
+    assert ladder._last(level, ClimbConfig(highest=highest), from_memory) == wanted

@@ -3,9 +3,10 @@ from typing import Any
 
 import numpy as np
 
+from safedsr.adapt.maps import SUBCELLS, value_maps
 from safedsr.envs.grid.environment import grid_task
 from safedsr.envs.grid.text import parse_scene
-from safedsr.figures.values import SUBCELLS, value_maps, values_figure
+from safedsr.figures.values import values_figure
 from safedsr.types import Values
 
 

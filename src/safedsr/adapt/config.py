@@ -1,11 +1,18 @@
 """Settings of an adaptation. No JAX here, so that the command line can show its help without it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from safedsr.validation import check_fields, require
 
 LEVELS = ("cost", "penalty", "memory", "full")
+
+Tell = Callable[[str, float], None]  # (what is done now, share of it that is done); an error raised there stops it
+
+
+def silent(what: str, share: float) -> None:
+    """Tells nobody."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,8 @@ class ClimbConfig:
     """Maximum number of updates of M from the replay memory."""
     steps: int = 100_000
     """Maximum number of environment steps at the level 'full'."""
+    highest: Literal["cost", "penalty", "memory", "full"] = "full"
+    """Highest level that 'auto' goes to."""
 
     def __post_init__(self) -> None:
         check_fields(self)

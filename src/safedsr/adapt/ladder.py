@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple
 
 from safedsr.adapt.certify import Certificate, certify_in
-from safedsr.adapt.config import LEVELS, CertificateConfig, ClimbConfig
+from safedsr.adapt.config import LEVELS, CertificateConfig, ClimbConfig, Tell, silent
 from safedsr.adapt.costs import Costs, experience_of, task_of
 from safedsr.adapt.diagnostics import remarks
 from safedsr.adapt.online import learn_in
@@ -32,6 +32,17 @@ class Rung(NamedTuple, Generic[AnyPolicy]):
     real_steps: int | None = None  # steps in the real environment since the previous level; None if it is simulated
     certificate_steps: int | None = None  # steps in the real environment for the certificate
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers for JSON."""
+        real = {"real_steps": self.real_steps, "certificate_steps": self.certificate_steps}
+        return {
+            "level": self.level,
+            "seconds": self.seconds,
+            "lam": _floats(self.agent.policy.lam),
+            **({} if self.real_steps is None else real),
+            **self.certificate.to_dict(),
+        }
+
 
 class Adapted(NamedTuple, Generic[AnyPolicy]):
     """The agent of the best level, and the results of all certified levels."""
@@ -41,6 +52,11 @@ class Adapted(NamedTuple, Generic[AnyPolicy]):
     certificate: Certificate
     rungs: tuple[Rung[AnyPolicy], ...]
     remarks: tuple[str, ...]  # warnings known before adaptation
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers for JSON."""
+        own = {"level": self.level, "lam": _floats(self.agent.policy.lam), **self.certificate.to_dict()}
+        return {**own, "remarks": list(self.remarks), "rungs": [rung.to_dict() for rung in self.rungs]}
 
 
 class Request(NamedTuple):
@@ -52,6 +68,7 @@ class Request(NamedTuple):
     spend: ClimbConfig
     epsilon: float
     enough: float  # share of safe goals in simulated episodes at which a level stops, or that has to be safe
+    tell: Tell = silent
 
 
 def adapt(
@@ -64,11 +81,14 @@ def adapt(
     show: Callable[[Rung], None] = lambda rung: None,
     *,
     from_memory: bool = False,
+    tell: Tell = silent,
 ) -> Adapted[AnyPolicy]:
     """Apply the levels up to `level` and certify the last; "auto" certifies each and stops at the first that passes.
 
     Without `costs`, those of the agent's task stay and only the budget is new; then the cost weights stay too.
     With `from_memory`, λ is searched and certified on walks through the replay memory, without any environment.
+
+    `show` is called with each certified level, `tell` with what is done at the moment.
 
     Where safe goals do not count, a safe policy may be worth nothing: "auto" then goes up to the level "memory" at
     least, and the best return of all levels that pass counts.
@@ -86,16 +106,19 @@ def adapt(
     if from_memory:
         _require_no_steps(level, spend)
     trial = walking(agent, task) if from_memory else task
-    request = Request(costs, task, trial, spend, certificate.epsilon, min(certificate.require + MARGIN, 1.0))
+    request = Request(costs, task, trial, spend, certificate.epsilon, min(certificate.require + MARGIN, 1.0), tell)
     warnings = remarks(agent, costs)
     rungs: list[Rung[AnyPolicy]] = []
     began, current, host = time.perf_counter(), agent, agent.job.environment.host
     steps = host.steps if host else 0
-    for name in LEVELS[:-1] if from_memory else LEVELS:
+    last = _last(level, spend, from_memory)
+    for name in LEVELS[: LEVELS.index(last) + 1]:
+        tell(f"level '{name}'", 0.0)
         current = RUNGS[name](current, request)
         if level in (name, AUTO):
             seconds = time.perf_counter() - began
             used = host.steps - steps if host else None
+            tell("simulating episodes for the certificate", 0.0)
             certified = certify_in(current, trial, certificate)
             spent = host.steps - steps - used if host else None
             rungs.append(Rung(name, current, certified, seconds, used, spent))
@@ -106,6 +129,13 @@ def adapt(
                 break
     best = max(rungs, key=lambda rung: rung.certificate.rank)
     return Adapted(best.agent, best.level, best.certificate, tuple(rungs), warnings)
+
+
+def _last(level: str, spend: ClimbConfig, from_memory: bool) -> str:
+    """The last level to apply, if none passes before it."""
+    if level != AUTO:
+        return level
+    return "memory" if from_memory and spend.highest == "full" else spend.highest
 
 
 def _require_no_steps(level: str, spend: ClimbConfig) -> None:
@@ -125,18 +155,19 @@ def _cost(agent: AnyPolicy, request: Request) -> AnyPolicy:
 def _penalty(agent: AnyPolicy, request: Request) -> AnyPolicy:
     if request.spend.penalty == "learn":
         return learn_penalty(agent, request.task, request.spend.penalty_steps)
-    return search_penalty(agent, request.trial, request.epsilon, request.enough)[0]
+    return search_penalty(agent, request.trial, request.epsilon, request.enough, request.tell)[0]
 
 
 def _memory(agent: AnyPolicy, request: Request) -> AnyPolicy:
     how = request.spend.updates, request.enough, request.epsilon
-    return learn_from_memory(agent, request.task, *how, trial=request.trial)[0]
+    return learn_from_memory(agent, request.task, *how, trial=request.trial, tell=request.tell)[0]
 
 
 def _full(agent: AnyPolicy, request: Request) -> AnyPolicy:
     how = {"task": request.task, "epsilon": request.epsilon, "required": request.enough}
     best, top = agent, score(agent, **how)
     for later in learn_in(agent, request.task, request.spend.steps, STAGE):
+        request.tell("training in the environment", 0.0)
         if request.spend.penalty == "learn":
             candidate, found = later, score(later, **how)
         else:
@@ -146,6 +177,10 @@ def _full(agent: AnyPolicy, request: Request) -> AnyPolicy:
         if agent.job.terms.goals and top.safe >= request.enough:
             break
     return best
+
+
+def _floats(lam: Any) -> list[float]:
+    return [float(value) for value in lam]
 
 
 RUNGS: dict[str, Callable[[Any, Request], Any]] = {

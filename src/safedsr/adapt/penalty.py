@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from safedsr.adapt.config import Tell, silent
 from safedsr.adapt.costs import units_of
 from safedsr.core import multiplier
 from safedsr.core.config import MultiplierConfig
@@ -79,15 +80,20 @@ def judge(o: Outcome, task: Task, terms: Terms, required: float) -> Score:
 
 
 def search_penalty(
-    agent: AnyPolicy, task: Task, epsilon: float = 0.0, required: float = 1.0
+    agent: AnyPolicy, task: Task, epsilon: float = 0.0, required: float = 1.0, tell: Tell = silent
 ) -> tuple[AnyPolicy, Score]:
     """The agent with the λ of the best score; with several costs, each λ_j is searched in turn, twice."""
     lam = np.asarray(agent.policy.lam, np.float32)
     judged = partial(score, task=task, epsilon=epsilon, required=required)
     ladder = np.asarray(LADDER, np.float32)[:, None] * lam_unit(agent, task)
     best = judged(agent, batches=FINAL_BATCHES)
-    for j in [*range(len(lam))] * (2 if len(lam) > 1 else 1):
-        lam, best = _search_one(agent, judged, ladder[:, j], lam, best, j)
+    turns = [*range(len(lam))] * (2 if len(lam) > 1 else 1)
+    for n, j in enumerate(turns):
+
+        def told(share: float, n: int = n) -> None:
+            tell("searching λ in simulated episodes", (n + share) / len(turns))
+
+        lam, best = _search_one(agent, judged, ladder[:, j], lam, best, j, told)
     return with_lam(agent, lam), best
 
 
@@ -98,11 +104,20 @@ def lam_unit(agent: TrainedPolicy, task: Task) -> np.ndarray:
 
 
 def _search_one(
-    agent: TrainedPolicy, judged: Callable[..., Score], ladder: np.ndarray, lam: np.ndarray, best: Score, j: int
+    agent: TrainedPolicy,
+    judged: Callable[..., Score],
+    ladder: np.ndarray,
+    lam: np.ndarray,
+    best: Score,
+    j: int,
+    told: Callable[[float], None],
 ) -> tuple[np.ndarray, Score]:
     """Try all values of `ladder` for λ_j, then the best `FINALISTS` with more episodes."""
     choices = [np.where(np.arange(len(lam)) == j, value, lam) for value in ladder]
-    first = [judged(with_lam(agent, choice)) for choice in choices]
+    first = []
+    for n, choice in enumerate(choices):
+        told(n / (len(choices) + FINALISTS))
+        first.append(judged(with_lam(agent, choice)))
     for n in sorted(range(len(choices)), key=first.__getitem__, reverse=True)[:FINALISTS]:
         found = judged(with_lam(agent, choices[n]), batches=FINAL_BATCHES)
         if found > best:

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 from jax import Array
 
+from safedsr.adapt.config import Tell, silent
 from safedsr.adapt.costs import learner_of, stored_steps, units_of
 from safedsr.adapt.penalty import LADDER, Score, score, search_penalty
 from safedsr.core.precision import precision
@@ -20,6 +21,7 @@ def learn_from_memory(
     epsilon: float = 0.0,
     seed: int = 0,
     trial: Task | None = None,
+    tell: Tell = silent,
 ) -> tuple[AnyPolicy, Score]:
     """The best agent of several rounds; each round trains M for one λ, then searches the λ to act with.
 
@@ -33,12 +35,14 @@ def learn_from_memory(
     rehearsal = agent.trainer.adaptable.rehearse(agent.policy, steps, updates, seed, units_of(agent, task))
     state, best, top = rehearsal.state, agent, score(agent, trial, epsilon, required=enough)
     lam = next_lam(agent.policy.lam, agent.policy.lam, top) if rehearsal.lam is None else rehearsal.lam
-    for key in rehearsal.keys:
+    for number, key in enumerate(rehearsal.keys):
         if agent.job.terms.goals and top.safe >= enough:
             break
+        tell("training M from the replay memory", number / len(rehearsal.keys))
         with precision(agent.job.train.matmul):
             state = rehearsal.learn(state, lam, key)
         learnt = agent.policy._replace(learner=rehearsal.policy(state), lam=lam)
+        tell("searching λ for the new M", (number + 0.5) / len(rehearsal.keys))
         candidate, found = search_penalty(agent.with_policy(learnt), trial, epsilon, enough)
         if found > top:
             best, top = candidate, found

@@ -56,6 +56,7 @@ COMMANDS = {
     "watch": Command(
         "watch", "Draw episodes of agents as a GIF or MP4 film. With --live, show the curves of a running training."
     ),
+    "studio": Command("studio", "Paint costs on a map in the browser, and watch the policy adapt."),
     "report": Command(
         "report",
         "Compare runs by final evaluation, tables and curves, with 95 % intervals; experiments of the paper beside it.",

@@ -110,7 +110,9 @@ def adapt(
     if weights_out and not refused:
         _write_weights(found, agent, weights_out)
     if out and not refused:
-        _write(found, agent, run, out)
+        from safedsr.figures.adapted import save_adapted
+
+        save_adapted(found, agent, run.name, out)
     _print_adapted(found, agent, as_json)
     if refused:
         raise Refusal("; ".join(filter(None, (_verdict(found.certificate), "nothing was saved", needed))))
@@ -163,7 +165,7 @@ def _needed_level(
 
 def _print_adapted(found: "Adapted", agent: Any, as_json: bool) -> None:
     if as_json:
-        return print_json(_as_dict(found))
+        return print_json(found.to_dict())
     for remark in found.remarks:
         print(f"warning: {remark}")
     print_table(
@@ -233,17 +235,6 @@ def _real(rung: "Rung") -> dict[str, str]:
     return {"real steps": f"{rung.real_steps:,}", "of its certificate": f"{rung.certificate_steps:,}"}
 
 
-def _write(found: "Adapted", agent: Any, run: Path, out: Path) -> None:
-    """Save the policy last: a folder with a policy is complete."""
-    from safedsr.figures.adapted import draw_adapted
-    from safedsr.runs import storage
-
-    storage.make_folder(out)
-    storage.write_json(out / "certificate.json", {"from": run.name, "seed": agent.seed, **_as_dict(found)})
-    draw_adapted(agent, found, out)
-    found.agent.save(out)
-
-
 def _write_weights(found: "Adapted", agent: Any, path: Path) -> None:
     from safedsr.export.files import weights_of
     from safedsr.runs import storage
@@ -252,27 +243,8 @@ def _write_weights(found: "Adapted", agent: Any, path: Path) -> None:
     storage.write_json(path, weights_of(found.agent, agent, found.certificate, found.level))
 
 
-def _as_dict(found: "Adapted") -> dict[str, Any]:
-    rungs = [
-        {
-            "level": r.level,
-            "seconds": r.seconds,
-            "lam": _floats(r.agent.policy.lam),
-            **({} if r.real_steps is None else {"real_steps": r.real_steps, "certificate_steps": r.certificate_steps}),
-            **r.certificate.to_dict(),
-        }
-        for r in found.rungs
-    ]
-    own = {"level": found.level, "lam": _floats(found.agent.policy.lam), **found.certificate.to_dict()}
-    return {**own, "remarks": list(found.remarks), "rungs": rungs}
-
-
-def _floats(lam: Any) -> list[float]:
-    return [float(value) for value in lam]
-
-
 def _numbers(lam: Any) -> str:
-    return " ".join(f"{value:.2f}" for value in _floats(lam))
+    return " ".join(f"{value:.2f}" for value in map(float, lam))
 
 
 def _cells(found: "Certificate") -> dict[str, str]:

@@ -61,7 +61,7 @@ def trained_in(flags: EnvFlags, time_limit: int | None, *, costless: bool) -> "E
 
 def environment_of(run: Path, flags: EnvFlags) -> "Environment | None":
     """The environment of a run folder, with the flags' functions; None for a map, which the folder holds itself."""
-    from safedsr.runs.policy import environment_data
+    from safedsr.runs.about import environment_data
 
     return environment_in(environment_data(run), flags, str(run))
 
@@ -97,7 +97,7 @@ def costs_from(run: Path, environment: "Environment | None", costs: str | None, 
         raise UserError(f"--costs is for maps; the costs of '{environment.name}' are functions: --cost-fn, --cost-arg")
     from safedsr.adapt.costs import Arguments
     from safedsr.envs.chosen import same_costs
-    from safedsr.runs.policy import environment_data
+    from safedsr.runs.about import environment_data
 
     anew = not same_costs(environment, environment_data(run))
     return Arguments(cost_args(flags), anew) if anew or flags.cost_arg else None

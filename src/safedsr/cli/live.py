@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from safedsr.runs.folder import load_config
-from safedsr.runs.progress import Row, read_progress
+from safedsr.runs.progress import SHARES, Row, read_progress, series, titles
 
 WIDTH, HEIGHT = 60, 6  # characters of a chart
 SECONDS = 1.0  # between two looks at the file
 BLOCKS = " ▁▂▃▄▅▆▇█"
-SHARES = ("goal_rate", "safe_goal_rate", "safe_episode_rate")  # always drawn from 0 to 1
 
 
 def show_live(folder: Path) -> None:
@@ -45,37 +44,12 @@ def picture(rows: Sequence[Row], config: Mapping[str, Any]) -> str:
     lanes = len(config["tasks"]) * len(config["seeds"])
     parts = [f"{config['algorithm']}, step {last['step']:,.0f} of {planned:,}, {last['seconds']:.0f} s"]
     parts[0] += f"; means over {lanes} tasks and seeds" if lanes > 1 else ""
-    for name, title in _titles(config["tasks"]).items():
+    for name, title in titles(config["tasks"]).items():
         if name in last:
             steps, values = series(rows, name)
             limits = (0.0, 1.0) if name in SHARES else None
             parts.append("\n".join(chart(title, steps, values, limits)))
     return "\n\n".join(parts)
-
-
-def _titles(tasks: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The columns that are drawn, and their titles; costs have their names and budgets if all tasks share them."""
-    titles = {
-        "safe_goal_rate": "safe goal rate",
-        "safe_episode_rate": "safe episodes",
-        "return": "return of an episode",
-    }
-    for j in range(len(tasks[0]["costs"])):
-        names = {task["costs"][j] for task in tasks}
-        budgets = sorted({task["budgets"][j] for task in tasks})
-        name = names.pop() if len(names) == 1 else f"number {j + 1}"
-        titles[f"cost_{j}"] = f"cost of an episode ({name}), budget {', '.join(f'{b:g}' for b in budgets)}"
-        titles[f"lam_{j}"] = f"λ ({name})"
-    return titles
-
-
-def series(rows: Sequence[Row], name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The steps, and the mean of a column at each of them; steps without a value are left out."""
-    by_step: dict[float, list[float]] = {}
-    for row in rows:
-        if not math.isnan(row[name]):
-            by_step.setdefault(row["step"], []).append(row[name])
-    return np.array(list(by_step)), np.array([np.mean(found) for found in by_step.values()])
 
 
 def chart(title: str, steps: np.ndarray, values: np.ndarray, limits: tuple[float, float] | None = None) -> list[str]:

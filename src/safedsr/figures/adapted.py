@@ -13,11 +13,20 @@ from safedsr.envs.grid.environment import scene_of
 from safedsr.envs.grid.layout import Layout
 from safedsr.figures.paths import agent_paths
 from safedsr.figures.style import BUDGET, MUTED, color_of
+from safedsr.runs import storage
 from safedsr.runs.policy import TrainedPolicy
 
 EPSILON, WALKS = 0.1, 8  # of the faint paths
 EPISODES = 256
 AFTER = color_of("safedsr-plus")
+
+
+def save_adapted(adapted: Adapted, agent: TrainedPolicy, source: str, folder: Path) -> None:
+    """Save an adapted policy, its certificate and pictures; the policy last: a folder with a policy is complete."""
+    storage.make_folder(folder)
+    storage.write_json(folder / "certificate.json", {"from": source, "seed": agent.seed, **adapted.to_dict()})
+    draw_adapted(agent, adapted, folder)
+    adapted.agent.save(folder)
 
 
 def draw_adapted(agent: TrainedPolicy, adapted: Adapted, folder: Path) -> None:

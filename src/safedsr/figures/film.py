@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from safedsr.adapt.maps import value_maps
 from safedsr.engine.record import Recorded
 from safedsr.envs.environment import Task
 from safedsr.envs.grid.gym import draw_frame
@@ -18,7 +19,6 @@ from safedsr.errors import UserError
 from safedsr.figures.files import MARK
 from safedsr.figures.maps import PATH
 from safedsr.figures.style import BUDGET
-from safedsr.figures.values import value_maps
 from safedsr.runs.policy import TrainedPolicy
 from safedsr.runs.storage import make_folder, require_own, write_atomic
 

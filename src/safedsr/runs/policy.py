@@ -4,7 +4,7 @@ import copy
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self, TypedDict, TypeVar
+from typing import Any, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,26 +18,16 @@ from safedsr.envs.grid.config import GRID
 from safedsr.envs.registry import environment_to_dict, find_environment
 from safedsr.errors import UserError
 from safedsr.runs import experience, storage
+from safedsr.runs.about import ABOUT, FORMAT, TENSORS, read_about
 from safedsr.runs.arrays import from_arrays, to_arrays
 from safedsr.runs.experience import Experience, padded
-from safedsr.runs.folder import Run, is_file, read_manifest
+from safedsr.runs.folder import Run, is_file
 from safedsr.runs.format1 import upgrade_config, upgrade_names
 from safedsr.runs.job import Job, job_from_dict
 from safedsr.runs.metrics import best_place
-from safedsr.runs.schema import MANIFEST, check_config
-from safedsr.runs.shipped import folder_of
+from safedsr.runs.schema import MANIFEST
 from safedsr.types import PyTree, Trainer, Values
-from safedsr.validation import check_epsilon, in_file, require, typed
-
-FORMAT, READABLE = 2, (1, 2)
-TENSORS, ABOUT = "policy.safetensors", "policy.json"
-
-
-class PolicyData(TypedDict):
-    """The content of policy.json."""
-
-    best: list[int]
-    job: dict[str, Any]
+from safedsr.validation import check_epsilon, in_file, require
 
 
 class TrainedPolicy:
@@ -302,35 +292,9 @@ def _pick(policies: PyTree, task: int, index: int) -> PyTree:
     return jax.tree.map(lambda x: x[task, index], policies)
 
 
-def environment_data(path: str | Path) -> dict[str, Any]:
-    """What the folder of a policy says about its environment."""
-    folder, about = _about(path)
-    with in_file(folder / ABOUT):
-        return check_config(upgrade_config(about["job"]))["environment"]
-
-
-def _about(path: str | Path) -> tuple[Path, dict[str, Any]]:
-    """The folder of a policy, and its policy.json."""
-    folder = folder_of(path)
-    if folder.name in (TENSORS, ABOUT):
-        folder = folder.parent
-    if not is_file(folder / ABOUT):
-        hint = "give a run folder"
-        if is_file(folder / MANIFEST):
-            read_manifest(folder)  # raises for a packed folder
-            hint = "its training has not finished: continue it with --resume"
-        raise UserError(f"{folder} holds no policy ({hint})")
-    found = storage.read_json(folder / ABOUT, ["format"])["format"]
-    if found not in READABLE:
-        raise UserError(f"{folder / ABOUT} has format {found}; this version reads {FORMAT}: upgrade safedsr")
-    about = storage.read_json(folder / ABOUT, ["best", "job"])
-    with in_file(folder / ABOUT):
-        return folder, typed(PolicyData, about, "the policy")
-
-
 def _read(path: str | Path, environment: Environment | None) -> tuple[Path, Job, PyTree, list[int]]:
     """A run folder, its job, its policies [E, S] and the best seed of each task."""
-    folder, about = _about(path)
+    folder, about = read_about(path)
     found = about["format"]
     arrays, metadata = storage.read_tensors(folder / TENSORS)
     if metadata.get("safedsr") != str(found):

@@ -2,9 +2,11 @@
 
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from safedsr.errors import UserError
 from safedsr.runs.config import Terms
@@ -13,6 +15,7 @@ from safedsr.runs.storage import disk, write_atomic
 
 FILE = "progress.csv"
 WORDS = ("environment",)  # columns that are not numbers
+SHARES = ("goal_rate", "safe_goal_rate", "safe_episode_rate")  # always drawn from 0 to 1
 Row = dict[str, Any]
 
 
@@ -70,3 +73,28 @@ def read_progress(folder: Path) -> list[Row]:
         return rows
     except (TypeError, ValueError, csv.Error) as error:
         raise UserError(f"{path} is damaged: {error}; delete it to go on without it") from None
+
+
+def titles(tasks: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The columns that are drawn, and their titles; costs have their names and budgets if all tasks share them."""
+    found = {
+        "safe_goal_rate": "safe goal rate",
+        "safe_episode_rate": "safe episodes",
+        "return": "return of an episode",
+    }
+    for j in range(len(tasks[0]["costs"])):
+        names = {task["costs"][j] for task in tasks}
+        budgets = sorted({task["budgets"][j] for task in tasks})
+        name = names.pop() if len(names) == 1 else f"number {j + 1}"
+        found[f"cost_{j}"] = f"cost of an episode ({name}), budget {', '.join(f'{b:g}' for b in budgets)}"
+        found[f"lam_{j}"] = f"λ ({name})"
+    return found
+
+
+def series(rows: Sequence[Row], name: str) -> tuple[np.ndarray, np.ndarray]:
+    """The steps, and the mean of a column at each of them; steps without a value are left out."""
+    by_step: dict[float, list[float]] = {}
+    for row in rows:
+        if not math.isnan(row[name]):
+            by_step.setdefault(row["step"], []).append(row[name])
+    return np.array(list(by_step)), np.array([np.mean(found) for found in by_step.values()])

@@ -22,6 +22,7 @@ from safedsr.types import PyTree
 from safedsr.validation import MOST, check_epsilon, require
 
 EPISODE_BYTES = 64  # of the key and the results of an episode, on the device and on the host
+WALKED = {"simulated_steps": 0, "memory_steps": 0}  # of all episodes that this process has run, for accounts
 WALKERS = 64  # parallel episodes: efficient matrix products, and few idle places at the end
 
 
@@ -101,7 +102,9 @@ def run_keys(agent: TrainedPolicy, task: Task, keys: Array, epsilon: float = 0.0
         how = epsilon, job.discount, job.train.processes
         return run_on_host(agent.values_of, environment, agent.policy, task.params, keys, *how)
     where = environment, agent.policy, task.params
-    return jax.device_get(_run(agent.values_of, *where, keys, jnp.float32(epsilon), discount=agent.job.discount))
+    found = jax.device_get(_run(agent.values_of, *where, keys, jnp.float32(epsilon), discount=agent.job.discount))
+    WALKED["memory_steps" if isinstance(task.params, Remembered) else "simulated_steps"] += int(found.length.sum())
+    return found
 
 
 @partial(jax.jit, static_argnames=("values", "environment", "discount"))

@@ -1,8 +1,9 @@
 """The recommended agent: it adapts when it is told of a change, or when it notices one.
 
-It learns until the first change. At an announced change it adapts, up to a level or until a certificate passes, and acts
-with the fixed policy in that phase; without a certificate, or at the level "full", it goes on learning. If a scenario
-has silent changes, it always goes on learning and watches the costs.
+It learns until the first change. At an announced change it adapts: up to the level "cost", "penalty" or "memory"; it then
+acts with this fixed policy in that phase; or, fully automatic, up to the first level whose certificate passes, and
+it then goes on learning. "full" goes on learning after the level "memory". If a scenario has silent changes, every one
+of them goes on learning and watches the costs.
 """
 
 import dataclasses
@@ -38,7 +39,6 @@ from safedsr.scenario.learners import (
     make_job,
     place_at,
     play,
-    require_finite,
     run_learner,
     tell,
     update_rate,
@@ -48,9 +48,9 @@ from safedsr.types import PyTree, Rehearsal
 
 LEVELS = ("cost", "penalty", "memory")
 FULL = "full"
-CERTIFICATE = CertificateConfig(episodes=500)
+CERTIFICATE = CertificateConfig(episodes=500, require=0.97)
 SPEND = ClimbConfig(updates=4_000)
-QUICK_CERTIFICATE, QUICK_SPEND = CertificateConfig(episodes=64), ClimbConfig(updates=100)
+QUICK_CERTIFICATE, QUICK_SPEND = CertificateConfig(episodes=64, require=0.97), ClimbConfig(updates=100)
 PAUSE, MOST_ALARMS = 3, 10  # chunks between two alarms, and alarms of a phase
 
 
@@ -62,16 +62,13 @@ class Adaptive(NamedTuple):
 
 
 class Climbed(NamedTuple):
-    """An adapted agent, its level, and whether it needs no further learning."""
+    """An adapted agent and its level."""
 
     agent: Agent
     level: str
-    fixed: bool
 
 
-def run_adaptive(
-    course: Course, one: Adaptive, seeds: tuple[int, ...], diary: Diary, place: Place, base: Any
-) -> None:
+def run_adaptive(course: Course, one: Adaptive, seeds: tuple[int, ...], diary: Diary, place: Place, base: Any) -> None:
     """Run an adaptive agent through all phases, from its last save; `base` is the file of its first phase."""
     runner = Runner(course, one, seeds, diary, place)
     if place.path.exists():
@@ -154,19 +151,20 @@ class Runner:
     def told(self, phase: Phase) -> None:
         """Adapt every seed to an announced task, then act to the end of the phase."""
         before = self.course.phases[phase.number - 1].task
-        done = {note["seed"]: note for note in self.diary.notes if note["phase"] == phase.number}
+        done = {note["seed"] for note in self.diary.notes if note["phase"] == phase.number}
         for index, seed in enumerate(self.job.seeds):
             if seed not in done:
                 agent = self.agent(index, before)
                 climbed = self._spent(phase, index, lambda a=agent: self.climb(a, phase.task, phase.task))
-                done[seed] = self._note(phase, index, climbed)
+                self._note(phase, index, climbed)
                 self._replace(index, climbed.agent)
                 self.place.keep(self.diary, self.state, self.course.steps)
         if self.diary.step == phase.start:
             self.state = tell(self.program, self.state)
-        fixed = np.array([done[seed]["fixed"] for seed in self.job.seeds])
-        self.diary.rate[phase.number] = np.where(fixed, 0.0, update_rate(self.job.agent))
-        self._act(phase, fixed)
+        fixed = self.level in LEVELS
+        self.diary.rate[phase.number] = 0.0 if fixed else update_rate(self.job.agent)
+        program = self.fixed_program if fixed else self.program
+        self.state = play(program, self.state, phase, self.diary, self.place, self.course.steps)
 
     def climb(self, agent: Agent, task: Task, trial: Task) -> Climbed:
         """Apply the levels one after another, in episodes of `trial`."""
@@ -181,9 +179,9 @@ class Runner:
                 if found[-1][0].passed and (agent.job.terms.goals or name == last):
                     break
         if not found:
-            return Climbed(agent, last, self.level != FULL)
-        certificate, name, agent = max(found, key=lambda each: each[0].rank)
-        return Climbed(agent, name, certificate.passed)
+            return Climbed(agent, last)
+        _, name, agent = max(found, key=lambda each: each[0].rank)
+        return Climbed(agent, name)
 
     def _spent(self, phase: Phase, index: int, work: Callable[[], Climbed]) -> Climbed:
         """Do some work of a seed and note what it takes."""
@@ -197,10 +195,9 @@ class Runner:
         )
         return found
 
-    def _note(self, phase: Phase, index: int, climbed: Climbed) -> dict[str, Any]:
+    def _note(self, phase: Phase, index: int, climbed: Climbed) -> None:
         about = {"phase": phase.number, "seed": self.job.seeds[index], "step": self.diary.step}
-        self.diary.notes.append({**about, "level": climbed.level, "fixed": bool(climbed.fixed)})
-        return self.diary.notes[-1]
+        self.diary.notes.append({**about, "level": climbed.level})
 
     def _replace(self, index: int, agent: Agent) -> None:
         """Let a seed go on with the policy of an agent."""
@@ -209,31 +206,9 @@ class Runner:
         agents = jax.tree.map(lambda every, new: every.at[0, index].set(new), self.state.agent, own)
         self.state = self.state._replace(agent=agents)
 
-    def _act(self, phase: Phase, fixed: np.ndarray) -> None:
-        """Act to the end of a phase; the fixed seeds learn nothing."""
-        if fixed.all() or not fixed.any():
-            program = self.fixed_program if fixed.all() else self.program
-            self.state = play(program, self.state, phase, self.diary, self.place, self.course.steps)
-            return
-        while self.diary.step < phase.end:
-            step = self.diary.step
-            stop = min(self.program.next_stop(step), phase.end)
-            began = time.perf_counter()
-            states = []
-            for program, chosen in ((self.fixed_program, fixed), (self.program, ~fixed)):
-                state, records, _ = program.advance(jax.tree.map(jnp.copy, self.state), step, stop - step)
-                self.diary.add(records, chosen)
-                states.append(state)
-            self.state = _either(jnp.asarray(fixed), *states)
-            require_finite(self.program, self.state, stop)
-            self.diary.paces[phase.number].append((time.perf_counter() - began) / (stop - step))
-            self.diary.step = stop
-            self.place.keep(self.diary, self.state, self.course.steps)
-
     def watched(self, phase: Phase) -> None:
         """Go on learning to the end of a phase, and adapt from memory whenever the costs seem to have changed."""
         task = phase.task._replace(params=self.course.phases[0].task.params)  # the agent is told the budgets alone
-        count = self.job.chunk
         watches = [self._watch(index, task) for index in range(len(self.job.seeds))]
         quiet = np.full(len(watches), PAUSE)
         alarms = np.zeros(len(watches), int)
@@ -250,10 +225,7 @@ class Runner:
                     quiet[index], alarms[index] = 0, alarms[index] + 1
             return self.state
 
-        assert count
-        self.state = play(
-            self.program, self.state, phase, self.diary, self.place, self.course.steps, after=after
-        )
+        self.state = play(self.program, self.state, phase, self.diary, self.place, self.course.steps, after=after)
 
     def _watch(self, index: int, task: Task, known: Watch | None = None) -> Watch:
         """A new test of a seed, calibrated on its latest chunks; after an alarm on those since then."""
@@ -296,7 +268,7 @@ class Runner:
         trial = task._replace(params=remembered(steps, agent.job.environment.spec.actions))
         climbed = self.climb(agent, task, trial)
         self._replace(index, climbed.agent)
-        return climbed._replace(fixed=False)
+        return climbed
 
     def _labelled(self, rows: np.ndarray, watch: Watch, chosen: np.ndarray | None) -> np.ndarray:
         """Rows with the predicted costs."""
@@ -314,18 +286,6 @@ def as_labelled(environment: Any) -> Any:
     if id(environment) not in _AS_LABELLED:
         _AS_LABELLED[id(environment)] = dataclasses.replace(environment, relabel=lambda t, params: t)
     return _AS_LABELLED[id(environment)]
-
-
-def _either(first: Any, one: PyTree, other: PyTree) -> PyTree:
-    """The lanes [1, S] of one state where `first` [S], of the other elsewhere."""
-
-    def pick(x: Any, y: Any) -> Any:
-        if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
-            data = pick(jax.random.key_data(x), jax.random.key_data(y))
-            return jax.random.wrap_key_data(data)
-        return jnp.where(first.reshape(1, -1, *[1] * (x.ndim - 2)), x, y)
-
-    return jax.tree.map(pick, one, other)
 
 
 def _with_policy(trainer: Any, own: State, policy: PyTree, key: Any) -> State:

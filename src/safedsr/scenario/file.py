@@ -166,7 +166,9 @@ def parse_scenario(text: str, source: str) -> Scenario:
     parts = tuple(
         _part(change, CHANGE, lines.get(f"change.{n}", {}), source) for n, change in enumerate(changes) if change
     )
-    scenario = Scenario(source, text, top.values["name"], top.values.get("about", ""), top.values["steps"], found, parts)
+    scenario = Scenario(
+        source, text, top.values["name"], top.values.get("about", ""), top.values["steps"], found, parts
+    )
     _check_times(scenario, top)
     return scenario
 

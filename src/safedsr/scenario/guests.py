@@ -9,8 +9,8 @@
             if ended:
                 obs = world.reset()
 
-The world counts the steps, changes the task at its times and records the episodes: a guest cannot report anything itself,
-but for what it spent (`world.spend`).
+The world counts the steps, changes the task at its times and records the episodes: a guest cannot report anything
+itself, but for what it spent (`world.spend`).
 """
 
 import functools
@@ -130,7 +130,9 @@ def run_guest(course: Course, path: str, seeds: tuple[int, ...], diary: Diary) -
         except Exception as error:
             raise EnvironmentFailed(f"{path} raised {type(error).__name__}: {error}") from error
         if not world.over:
-            raise EnvironmentFailed(f"{path} ended before the {course.steps} steps of the scenario; go on while not over")
+            raise EnvironmentFailed(
+                f"{path} ended before the {course.steps} steps of the scenario; go on while not over"
+            )
         diary.add_episodes(seed, world.finish())
         for phase in course.phases:
             diary.paces[phase.number].append((time.perf_counter() - began) / course.steps)

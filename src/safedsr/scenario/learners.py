@@ -92,9 +92,9 @@ def make_program(course: Course, learner: Learner, job: Job) -> Program:
 
 
 def paper_stages(course: Course, period: int) -> list[Stage]:
-    """The paper's phases for any timetable: a sixth of the first phase is an evaluation; each later phase has five parts.
+    """The paper's phases for any timetable: a sixth of the first phase is an evaluation, later phases have five parts.
 
-    These are an evaluation, λ alone, an evaluation, everything but φ, an evaluation.
+    These parts are an evaluation, λ alone, an evaluation, everything but φ, an evaluation.
     """
 
     def part(phase: Phase, share: float) -> int:
@@ -146,9 +146,7 @@ def run_learner(course: Course, learner: Learner, seeds: tuple[int, ...], diary:
         place.keep(diary, state, course.steps, now=True)
 
 
-def _changed(
-    program: Program, learner: Learner, state: PyTree, phase: Phase, diary: Diary, quick: bool
-) -> PyTree:
+def _changed(program: Program, learner: Learner, state: PyTree, phase: Phase, diary: Diary, quick: bool) -> PyTree:
     """The state at the beginning of a phase: a new one, one that was told the task, or the same."""
     began = time.perf_counter()
     if learner.restarts:

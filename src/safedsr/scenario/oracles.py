@@ -184,7 +184,7 @@ def _grid_guide(course: Course, phase: Phase) -> Guide:
     assert course.grid
     sees = isinstance(params, Ground) and environment.spec.observations == 4
     ground = params if isinstance(params, Ground) else None
-    layout: Layout = ground.layout if ground else params
+    layout = ground.layout if ground else params
     fine = (COARSE if sees else FINE) // (2 if course.quick else 1) or 1
     budgets = np.asarray(phase.task.budgets, np.float32)
     relative = (1 + budgets.mean()) / (1 + budgets)

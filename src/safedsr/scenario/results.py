@@ -50,7 +50,7 @@ def judge(course: Course, contestant: str, diary: Diary, index: int, oracle: Seq
     phases = []
     for phase, known in zip(course.phases, oracle, strict=True):
         numbers = metrics.phase_of(episodes, phase.start, phase.end, phase.task.budgets)
-        reference = PhaseNumbers(**{name: known[name] for name in PhaseNumbers._fields})
+        reference = PhaseNumbers(*(known[name] for name in PhaseNumbers._fields))  # type: ignore[arg-type]  # means
         steps, n = phase.end - phase.start, phase.number
         window = min(WINDOW, steps // 4)
         enough = NEAR * reference.safe_share

@@ -1,6 +1,7 @@
-"""Run contestants in scenarios. A finished seed has its result file; what was interrupted goes on from its last save."""
+"""Run contestants in scenarios. A finished seed has its result file; an interrupted run goes on from its last save."""
 
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from safedsr.scenario.oracles import find_best, oracle_episodes, reachable
 from safedsr.scenario.results import ORACLE, judge, result_file
 
 WORK = ".work"  # states of unfinished runs, in the folder of a scenario
+SAY_SECONDS = 15.0
 Say = Callable[[str], None]
 
 
@@ -49,7 +51,9 @@ def reference(course: Course, out: Path) -> list[dict[str, Any]]:
     """What the oracle reaches in each phase; computed once and saved."""
     path = out / course.name / ORACLE
     if not path.is_file():
-        storage.write_json(path, {"scenario_sha256": course.scenario.sha256, "quick": course.quick, "phases": reachable(course)[1]})
+        storage.write_json(
+            path, {"scenario_sha256": course.scenario.sha256, "quick": course.quick, "phases": reachable(course)[1]}
+        )
     found = storage.read_json(path, ["phases", "scenario_sha256", "quick"])
     if (found["scenario_sha256"], found["quick"]) != (course.scenario.sha256, course.quick):
         path.unlink()
@@ -95,13 +99,12 @@ def _take_part(
 
 
 def _shown(title: str, say: Say) -> Callable[[int, int], None]:
-    """Says how far a run is, at each tenth."""
-    said = [0]
+    """Says how far a run is, now and then."""
+    said = [time.monotonic()]
 
     def show(step: int, steps: int) -> None:
-        tenth = 10 * step // steps
-        if tenth > said[0]:
-            said[0] = tenth
+        if time.monotonic() - said[0] > SAY_SECONDS:
+            said[0] = time.monotonic()
             say(f"{title}: {step} of {steps} steps")
 
     return show

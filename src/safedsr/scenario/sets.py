@@ -121,7 +121,7 @@ def _draw_map(rng: Rng) -> tuple[str, list[list[int]]]:
 
 
 def hazard(rng: Rng, name: str, *, sees: bool = True) -> str:
-    """Announced: a hazard moves along a path; then on another path, then larger. It moves every step, or every episode."""
+    """Announced: a hazard moves along a path every step or every episode; then its path changes, then it grows."""
     at, steps = _times(2)
     moves = "step" if sees else "episode"
     columns = rng.permutation([4, 15])
@@ -226,8 +226,8 @@ def changing_v1() -> list[Scenario]:
     for scenario in found:
         if hashes().get(scenario.name) != scenario.sha256:
             raise UserError(
-                f"{scenario.source} is not the frozen scenario (its hash differs): this version, or its NumPy, generates "
-                "another text; use the released version of safedsr"
+                f"{scenario.source} is not the frozen scenario (its hash differs): this version of safedsr or NumPy "
+                "generates another text; use a released version"
             )
     return found
 
@@ -245,7 +245,9 @@ def find_scenarios(name: str) -> list[Scenario]:
     elif owner == PAPER:
         every = {path.stem: read_scenario(path) for path in sorted(folder(PAPER).glob("*.toml"))}
     else:
-        raise UserError(f"no scenario '{name}'; give a file.toml, {SET}, {SET}/NAME or {PAPER}/NAME (safedsr scenario list)")
+        raise UserError(
+            f"no scenario '{name}'; give a file.toml, {SET}, {SET}/NAME or {PAPER}/NAME (safedsr scenario list)"
+        )
     if not one:
         return list(every.values())
     if one not in every:

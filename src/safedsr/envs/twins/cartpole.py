@@ -5,7 +5,7 @@ A pole stands on a cart that is pushed to the left or to the right; the episode 
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,8 +25,8 @@ AWAY = 100.0  # a zone that the cart never enters
 class Zones(NamedTuple):
     """Two closed parts of the track, each from `low` to `high`."""
 
-    low: Array  # [2]
-    high: Array  # [2]
+    low: Any  # [2]
+    high: Any  # [2]
 
 
 NO_ZONES = Zones(np.full(2, AWAY, np.float32), np.full(2, AWAY, np.float32))
@@ -42,7 +42,7 @@ def reset(key: Array, zones: Zones) -> tuple[Array, Array]:
 def step(key: Array, state: Array, action: Array, zones: Zones) -> tuple[Array, Step]:
     """One step of 0.02 seconds, by Euler's method."""
     del key  # nothing is random
-    x, speed, lean, turn = state
+    _, speed, lean, turn = state
     force = jnp.where(action == 1, PUSH, -PUSH)
     total, moment = CART + POLE, POLE * HALF_LENGTH
     sine, cosine = jnp.sin(lean), jnp.cos(lean)

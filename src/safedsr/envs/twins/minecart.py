@@ -5,7 +5,7 @@ episode (Abels et al. 2019). The reward is the ore that is sold, of both kinds. 
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ ORES = np.array([[0.2, 0.0], [0.15, 0.1], [0.2, 0.2], [0.1, 0.15], [0.0, 0.2]], 
 class Fuel(NamedTuple):
     """The price of fuel."""
 
-    price: Array  # []
+    price: Any  # []
 
 
 class Cart(NamedTuple):

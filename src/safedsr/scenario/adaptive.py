@@ -1,9 +1,9 @@
 """The recommended agent: it adapts when it is told of a change, or when it notices one.
 
-It learns until the first change. At an announced change it adapts: up to the level "cost", "penalty" or "memory"; it then
-acts with this fixed policy in that phase; or, fully automatic, up to the first level whose certificate passes, and
-it then goes on learning. "full" goes on learning after the level "memory". If a scenario has silent changes, every one
-of them goes on learning and watches the costs.
+It learns until the first change. At an announced change it adapts. The variants with a level ("cost", "penalty" or
+"memory") then act with a fixed policy until the next change. The automatic one adapts up to the first level whose
+certificate passes, and goes on learning; "full" goes on learning after the level "memory". If a scenario has silent
+changes, all of them go on learning and watch the costs.
 """
 
 import dataclasses

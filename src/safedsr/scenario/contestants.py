@@ -7,7 +7,7 @@ from safedsr.errors import UserError, unknown
 
 ORACLE = "oracle"
 _SCHEDULE: dict[str, Any] = {"epsilon_from": None, "epsilon_to": None, "epsilon_end": 0.05, "penalty_start": None}
-_QUICK_VALUES: dict[str, Any] = {"batch_size": 32, "buffer_size": 4_000}
+_QUICK_VALUES: dict[str, Any] = {"batch_size": 32, "buffer_size": 2_000}
 PLUS: dict[str, Any] = {**_SCHEDULE, "plan_epsilon": 0.05, "train_start": 1_000}
 QUICK_PLUS: dict[str, Any] = {**_QUICK_VALUES, "kept": 20, "octaves": 3, "trunk": 32, "head": 16, "points": 64}
 QUICK_PLUS |= {"phi_batch": 16, "update_steps": 1}
@@ -48,7 +48,7 @@ def _known() -> dict[str, Contestant]:
 
 
 CONTESTANTS: Mapping[str, Contestant] = _known()
-QUICK_ONES = ("safedsr-plus", "safedqn", "ppo-lag", ORACLE)  # whom --quick runs if nobody is named
+QUICK_ONES = ("safedsr-plus", "safedqn", ORACLE)  # whom --quick runs if nobody is named
 
 
 def find_contestant(name: str) -> Contestant:

@@ -21,8 +21,8 @@ from safedsr.scenario.file import HazardSetting, Part, RewardSetting, Scenario
 from safedsr.validation import parse_budgets, require
 
 TIME_LIMIT = 400  # of episodes on the grid, if the file does not say another
-QUICK = 20  # --quick divides the steps of a scenario by this
-LEAST = 1_000  # steps of a phase of a quick scenario
+QUICK_FIRST, QUICK_LATER, QUICK_LIMIT = 3_000, 1_000, 100  # steps of the phases and episodes of a quick scenario
+QUICK_PHASES = 2
 MOVES = ("hazard", "reward", "goal", "sees_hazard")  # fields that need the changing grid
 ONLY_MAP = ("costs", "shift", "grow", "hazard", "reward", "goal", "starts", "sees_hazard")
 
@@ -83,30 +83,20 @@ class _Now(NamedTuple):
 
 
 def make_course(scenario: Scenario, *, quick: bool = False) -> Course:
-    """The course of a scenario; a quick one has fewer steps, and its numbers are for tests only."""
+    """The course of a scenario.
+
+    A quick one has short episodes, few steps and the first change alone; its numbers are for tests only.
+    """
     fields = [scenario.place, *scenario.changes]
-    if "env" in scenario.place.values:
-        environment, tasks, grid = _elsewhere(scenario, fields)
-    else:
-        environment, tasks, grid = _on_grid(scenario, fields)
-    ends = _shorter(scenario.ends) if quick else scenario.ends
+    make = _elsewhere if "env" in scenario.place.values else _on_grid
+    environment, tasks, grid = make(scenario, fields, QUICK_LIMIT if quick else None)
+    ends = tuple(QUICK_FIRST + n * QUICK_LATER for n in range(len(fields))) if quick else scenario.ends
     starts = (0, *ends[:-1])
     notes = ["the first task", *(note_of(change.values) for change in scenario.changes)]
     told = [True, *(change.values.get("announced", True) for change in scenario.changes)]
     numbers = range(len(fields))
     phases = tuple(Phase(*about) for about in zip(numbers, starts, ends, tasks, told, notes, strict=True))
-    return Course(scenario, environment, phases, grid, quick)
-
-
-def _shorter(ends: tuple[int, ...]) -> tuple[int, ...]:
-    """The ends of phases, each of them shorter; steps stay multiples of 1000."""
-    found, before, now = [], 0, 0
-    for end in ends:
-        now += max((end - before) // QUICK // LEAST * LEAST, LEAST)
-        found.append(now)
-        before = end
-    found = [end + 2 * LEAST for end in found]  # the first phase needs steps to begin with
-    return tuple(found)
+    return Course(scenario, environment, phases[:QUICK_PHASES] if quick else phases, grid, quick)
 
 
 def note_of(values: Mapping[str, Any]) -> str:
@@ -132,7 +122,7 @@ def _plain(value: Any) -> str:
     return ", ".join(map(_plain, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def _elsewhere(scenario: Scenario, fields: list[Part]) -> tuple[Environment, list[Task], None]:
+def _elsewhere(scenario: Scenario, fields: list[Part], most: int | None) -> tuple[Environment, list[Task], None]:
     """The environment of a twin, and the task of each phase."""
     place = scenario.place
     for part in fields:
@@ -141,7 +131,7 @@ def _elsewhere(scenario: Scenario, fields: list[Part]) -> tuple[Environment, lis
                 with scenario.at(part, name):
                     raise UserError("this is for maps; env takes budget and args")
     with scenario.at(place, "env"):
-        environment = make_twin(place.values["env"], place.values.get("time_limit"))
+        environment = make_twin(place.values["env"], most or place.values.get("time_limit"))
     tasks: list[Task] = []
     for part in fields:
         with scenario.at(part, "budget"):
@@ -153,11 +143,11 @@ def _elsewhere(scenario: Scenario, fields: list[Part]) -> tuple[Environment, lis
     return environment, tasks, None
 
 
-def _on_grid(scenario: Scenario, fields: list[Part]) -> tuple[Environment, list[Task], GridConfig]:
+def _on_grid(scenario: Scenario, fields: list[Part], most: int | None) -> tuple[Environment, list[Task], GridConfig]:
     """The grid, and the task of each phase."""
     place = scenario.place
     with scenario.at(place, "time_limit"):
-        grid = GridConfig(time_limit=place.values.get("time_limit", TIME_LIMIT))
+        grid = GridConfig(time_limit=most or place.values.get("time_limit", TIME_LIMIT))
     with scenario.at(place, "map"):
         scene = _load(place.values["map"], scenario)
     nows: list[_Now] = []

@@ -82,7 +82,9 @@ def make_job(course: Course, learner: Learner, seeds: tuple[int, ...], over: int
     chunk = period * max(CHUNK // period, 1)
     ends = math.gcd(*(phase.end for phase in course.phases))
     chunk = chunk if ends % chunk == 0 else period
-    training = TrainConfig(steps=course.steps, chunk=chunk, matmul="float32")
+    if learner.staged and not course.quick:
+        chunk = None  # as 'safedsr reproduce adaptation' has it, so that both give the same numbers
+    training = TrainConfig(steps=course.steps, chunk=chunk)
     return Job(learner.algorithm, (course.phases[0].task,), seeds, agent, course.environment, training)
 
 

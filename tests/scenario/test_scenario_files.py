@@ -86,7 +86,11 @@ def test_goals_starts_rewards_and_hazards_change():
         ("shift = [2, 0]", "goal = [30, 1]", "my.toml, line 12: goal: the goal (row 2, column 31) is off the map"),
         ("format = 1", "format = 2", "my.toml, line 1: format is 2; this version reads 1"),
         ("shift = [2, 0]", "", "my.toml, line 10: change: nothing changes; give one of costs, budget"),
-        ('map = "two-rooms"', 'env = "cartpole"', "my.toml, line 7: costs: this is for maps; env takes budget and args"),
+        (
+            'map = "two-rooms"',
+            'env = "cartpole"',
+            "my.toml, line 7: costs: this is for maps; env takes budget and args",
+        ),
         ("steps =", "steps", "my.toml: this is no TOML"),
         ("budget = 5\n", "", "my.toml, line 5: budget is None; give the largest allowed cost"),
         (
@@ -128,7 +132,9 @@ def test_the_papers_experiment_is_such_a_file(change):
     assert course.environment is make_grid(plan.Scale().grid, 1)  # the same environment, and so the same program
     learner = learner_of(find_contestant("safedsr"), course.first)
     job = make_job(course, learner, tuple(range(10)), course.first)
-    theirs = plan.make_job("safedsr", plan.safedsr_config(plan.VARIANTS[0], plan.Scale()), change, plan.END, plan.Scale())
+    theirs = plan.make_job(
+        "safedsr", plan.safedsr_config(plan.VARIANTS[0], plan.Scale()), change, plan.END, plan.Scale()
+    )
     assert job.agent == theirs.agent and job.chunk == theirs.chunk
     for phase, task in zip(course.phases, theirs.tasks, strict=True):
         assert phase.task.budgets == task.budgets

@@ -74,7 +74,10 @@ def test_a_change_of_costs_is_noticed_and_learnt():
     phi = one_hot(steps.obs, steps.action)
     memory = SimpleNamespace(steps=steps, gram=phi.T @ phi, fitted=2000)
     agent: Any = SimpleNamespace(
-        features=one_hot, experience=memory, trainer=SimpleNamespace(adaptable=True), policy=SimpleNamespace(learner=None)
+        features=one_hot,
+        experience=memory,
+        trainer=SimpleNamespace(adaptable=True),
+        policy=SimpleNamespace(learner=None),
     )
     watch = Watch(agent, [walked(rng, before) for _ in range(10)])
     assert not any(watch.alarm(walked(rng, before)) for _ in range(50))

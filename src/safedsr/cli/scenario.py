@@ -15,9 +15,7 @@ ABOUT = {
     "list": "List the scenarios that come with the package, and the contestants.",
     "report": "Print the tables of a folder of results, and draw a figure for each scenario.",
 }
-NOT_COMPARABLE = (
-    "A quick run: few seeds and steps, small networks. Its numbers show that everything runs, nothing else."
-)
+NOT_COMPARABLE = "A quick run: few seeds and steps, small networks. Its numbers only show that everything runs."
 FileName = Annotated[
     str,
     tyro.conf.arg(metavar="FILE", help="A scenario file (.toml), changing-v1, changing-v1/NAME or paper/NAME."),

@@ -230,7 +230,7 @@ class Runner:
     def _watch(self, index: int, task: Task, known: Watch | None = None) -> Watch:
         """A new test of a seed, calibrated on its latest chunks; after an alarm on those since then."""
         chunks = [self._latest(index, self.job.chunk, skip=n) for n in range(CALIBRATION)]
-        watch = Watch(self.agent(index, task), chunks[: len(known.fresh)] if known else chunks)
+        watch = Watch(self.agent(index, task), chunks[: max(len(known.fresh), 1)] if known else chunks)
         if known:
             watch.mean, watch.spread = max(watch.mean, known.mean), max(watch.spread, known.spread)
         return watch

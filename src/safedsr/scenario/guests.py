@@ -20,6 +20,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import Array
 
 from safedsr.envs import episode as episodes
 from safedsr.envs.environment import Environment, Task
@@ -28,6 +29,7 @@ from safedsr.errors import EnvironmentFailed, UserError
 from safedsr.runs.metrics import Episodes
 from safedsr.scenario.course import Course
 from safedsr.scenario.diary import SPENT, Diary
+from safedsr.types import PyTree
 
 
 class World:
@@ -72,7 +74,7 @@ class World:
 
     def reset(self) -> np.ndarray:
         """Begin an episode; returns its first observation."""
-        self._episode = self._reset(jax.random.fold_in(self._key, 2 * self._now), self._task.params)
+        self._episode = self._reset(self._key, self._now, self._task.params)
         return np.asarray(self._episode.obs)
 
     def step(self, action: Any) -> tuple[np.ndarray, float, np.ndarray, bool]:
@@ -82,8 +84,8 @@ class World:
         if not 0 <= int(action) < self.actions:
             raise UserError(f"action is {action}; give a number from 0 to {self.actions - 1}")
         before = self._episode
-        key = jax.random.fold_in(self._key, 2 * self._now + 1)
-        self._episode, moment = self._step(key, before, np.int32(action), self._task.params)
+        self._episode, moment = self._step(self._key, self._now, before, np.int32(action), self._task.params)
+        moment = jax.device_get(moment)
         self._now += 1
         if done := bool(moment.done):
             success = bool(moment.step.success)
@@ -113,9 +115,15 @@ class World:
 
 @functools.cache
 def _compiled(environment: Environment) -> tuple[Any, Any]:
-    start = jax.jit(lambda key, params: episodes.start(environment, key, params))
-    step = jax.jit(lambda key, e, action, params: episodes.step(environment, key, e, action, params))
-    return start, step
+    """Functions for the start of an episode and for a step; each has random numbers of its own at every time."""
+
+    def start(key: Array, now: Array, params: PyTree) -> Any:
+        return episodes.start(environment, jax.random.fold_in(key, 2 * now), params)
+
+    def step(key: Array, now: Array, episode: Any, action: Array, params: PyTree) -> Any:
+        return episodes.step(environment, jax.random.fold_in(key, 2 * now + 1), episode, action, params)
+
+    return jax.jit(start), jax.jit(step)
 
 
 def run_guest(course: Course, path: str, seeds: tuple[int, ...], diary: Diary) -> None:

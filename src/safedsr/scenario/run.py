@@ -1,12 +1,12 @@
 """Run contestants in scenarios. A finished seed has its result file; an interrupted run goes on from its last save."""
 
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from safedsr.engine.compiled import keep_compiled
+from safedsr.errors import UserError
 from safedsr.runs import storage
 from safedsr.scenario.adaptive import Adaptive, first_phase, run_adaptive
 from safedsr.scenario.contestants import Contestant, enters, learner_of
@@ -18,7 +18,7 @@ from safedsr.scenario.learners import Place, place_at, run_learner
 from safedsr.scenario.oracles import find_best, oracle_episodes, reachable
 from safedsr.scenario.results import ORACLE, judge, result_file
 
-WORK = ".work"  # states of unfinished runs, in the folder of a scenario
+WORK = ".work"  # states of unfinished runs and of first phases, in the folder of a scenario; it may be deleted
 SAY_SECONDS = 15.0
 Say = Callable[[str], None]
 
@@ -36,15 +36,25 @@ def run(
     keep_compiled()
     for scenario in scenarios:
         course = make_course(scenario, quick=quick)
-        folder = storage.make_folder(out / course.name)
+        storage.make_folder(out / course.name)
         for contestant in contestants:
             if not enters(contestant, course.silent):
                 say(f"{course.name}: {contestant.name} is left out: it would have to be told when to start again")
                 continue
-            missing = [seed for seed in seeds if not result_file(out, course.name, contestant.name, seed).is_file()]
+            missing = [seed for seed in seeds if not _done(course, contestant.name, seed, out)]
             if missing:
                 _run_one(course, contestant, tuple(missing), out, say)
-        shutil.rmtree(folder / WORK, ignore_errors=True)
+
+
+def _done(course: Course, contestant: str, seed: int, out: Path) -> bool:
+    """Whether there is a result of this seed; raises if it is one of another text, or of a quick run."""
+    path = result_file(out, course.name, contestant, seed)
+    if not path.is_file():
+        return False
+    found = storage.read_json(path, ["scenario_sha256", "quick"])
+    if (found["scenario_sha256"], found["quick"]) != (course.scenario.sha256, course.quick):
+        raise UserError(f"{path} is a result of another scenario of this name, or of a quick run; choose another --out")
+    return True
 
 
 def reference(course: Course, out: Path) -> list[dict[str, Any]]:
@@ -63,7 +73,7 @@ def reference(course: Course, out: Path) -> list[dict[str, Any]]:
 
 def _run_one(course: Course, contestant: Contestant, seeds: tuple[int, ...], out: Path, say: Say) -> None:
     diary = Diary(seeds, len(course.phases), course.environment.spec.costs)
-    work = out / course.name / WORK
+    work = out / course.name / (f"{WORK}-quick" if course.quick else WORK)
     span = f"{seeds[0]}-{seeds[-1]}-{len(seeds)}"
     say(f"{course.name}: {contestant.name}, {len(seeds)} seeds, {course.steps} steps")
     place = place_at(work / f"{contestant.name}-{span}.safetensors", _shown(f"{course.name}: {contestant.name}", say))

@@ -44,7 +44,7 @@ def show(
     png: Annotated[Path | None, tyro.conf.arg(help="Also draw the map into this picture file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Print a map as text, or the timetable of a scenario (FILE.toml, SET/NAME). With --png, also draw it."""
+    """Print a map, or the timetable of a scenario file. With --png, also draw it."""
     if layout.endswith(".toml") or layout.startswith(("changing-v1/", "paper/")):
         return _show_scenario(layout, png, as_json=as_json)
     from safedsr.envs.grid.catalog import load_scene

@@ -10,6 +10,7 @@ from safedsr.cli.parse import run_command
 from safedsr.cli.terminal import Json, print_json, print_table
 from safedsr.errors import UserError, unknown
 
+HEAD = "Run the benchmark of changing constraints: scenario run FILE ALGORITHM…, scenario list, scenario report."
 ABOUT = {
     "run": "Run contestants in a scenario: safedsr scenario run FILE ALGORITHM… The same command goes on later.",
     "list": "List the scenarios that come with the package, and the contestants.",
@@ -25,7 +26,7 @@ FileName = Annotated[
 def scenario_command(args: list[str]) -> None:
     """Parse and run a command of 'safedsr scenario'."""
     if not args or args[0] in ("-h", "--help"):
-        print_overview("safedsr scenario COMMAND", "…", "Scenarios of changing constraints (docs/benchmark.md).", ABOUT)
+        print_overview("safedsr scenario COMMAND", "…", HEAD, ABOUT)
         if not args:
             raise UserError(f"give one of {', '.join(ABOUT)}")
         return

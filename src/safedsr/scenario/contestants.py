@@ -1,4 +1,4 @@
-"""The contestants by name, each with settings that were fixed before any scenario was run. No JAX here at import."""
+"""The contestants by name, each with fixed settings, the same in all scenarios. No JAX here at import."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

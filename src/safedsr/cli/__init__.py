@@ -31,7 +31,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "envs": Command("maps", "List the maps and the cost shapes."),
-    "show": Command("maps", "Print a map as text. With --png, also draw it."),
+    "show": Command("maps", "Print a map, or the timetable of a scenario file. With --png, also draw it."),
     "oracle": Command(
         "oracle",
         "Plan with full knowledge of the map (the oracle), simulate the plan with the ε schedule and count goals.",
@@ -66,6 +66,10 @@ COMMANDS = {
     "figures": Command(
         "figures",
         "Draw the paper's figures from run folders, as PDF and PNG. Figures without data are left out.",
+    ),
+    "scenario": Command(
+        "scenario",
+        "Run the benchmark of changing constraints: scenario run FILE ALGORITHM…, scenario list, scenario report.",
     ),
     "demo": Command(
         "runs",
@@ -176,6 +180,8 @@ def _run(name: str, *args: str) -> None:
     module = importlib.import_module(f"safedsr.cli.{COMMANDS[name].module}")
     if name == "train":
         module.train_command(list(args))
+    elif name == "scenario":
+        module.scenario_command(list(args))
     elif (name, *args[:1]) == ("reproduce", "adaptation"):
         from safedsr.cli.adaptation import adaptation_command
 

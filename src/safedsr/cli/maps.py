@@ -44,7 +44,9 @@ def show(
     png: Annotated[Path | None, tyro.conf.arg(help="Also draw the map into this picture file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Print a map as text. With --png, also draw it."""
+    """Print a map, or the timetable of a scenario file. With --png, also draw it."""
+    if layout.endswith(".toml") or layout.startswith(("changing-v1/", "paper/")):
+        return _show_scenario(layout, png, as_json=as_json)
     from safedsr.envs.grid.catalog import load_scene
     from safedsr.envs.grid.text import format_scene
 
@@ -63,3 +65,29 @@ def show(
         print(text, end="")
         if png:
             print(f"\npicture: {png}")
+
+
+def _show_scenario(name: str, png: Path | None, *, as_json: bool) -> None:
+    """Print the timetable of a scenario."""
+    from safedsr.scenario.course import make_course
+    from safedsr.scenario.sets import find_scenarios
+
+    for scenario in find_scenarios(name):
+        course = make_course(scenario)
+        if png:
+            from safedsr import figures
+            from safedsr.figures.scenarios import timetable_figure
+
+            figures.save(timetable_figure(course), png)
+        rows = [(p.start, p.end, p.announced, [*p.task.budgets], p.note) for p in course.phases]
+        if as_json:
+            names = ("start", "end", "announced", "budgets", "change")
+            print_json({"scenario": course.name, "phases": [dict(zip(names, row, strict=True)) for row in rows]})
+            continue
+        shown = [
+            (start, end, "announced" if told else "silent", ", ".join(f"{b:g}" for b in budgets), note)
+            for start, end, told, budgets, note in rows
+        ]
+        print_table(("from step", "to", "", "budget", "what changes"), shown, f"{course.name}: {scenario.about}")
+        if png:
+            print(f"picture: {png}")

@@ -22,6 +22,7 @@ from safedsr.types import PyTree
 from safedsr.validation import MOST, check_epsilon, require
 
 EPISODE_BYTES = 64  # of the key and the results of an episode, on the device and on the host
+WALKED = {"simulated_steps": 0, "memory_steps": 0}  # of all episodes that this process has run, for accounts
 WALKERS = 64  # parallel episodes: efficient matrix products, and few idle places at the end
 
 
@@ -106,6 +107,7 @@ def run_keys(agent: TrainedPolicy, task: Task, keys: Array, epsilon: float = 0.0
     )
     if not ended:
         raise endless(environment)
+    WALKED["memory_steps" if isinstance(task.params, Remembered) else "simulated_steps"] += int(outcome.length.sum())
     return outcome
 
 

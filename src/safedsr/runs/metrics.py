@@ -11,6 +11,7 @@ from safedsr.runs.config import Terms
 SPACING = 200  # environment steps between the points of a time series
 WINDOW = 20_000  # environment steps of the trailing mean
 LATE = 0.75  # the best seed is found in the episodes after this share of the steps, if the return is what counts
+LEAST_EPISODES = 5  # from which a share of safe episodes is computed
 EQUAL = 0.05  # shares of safe episodes that differ by at most this count as equal
 
 
@@ -160,3 +161,80 @@ def over_seeds(series: np.ndarray, *, robust: bool = True) -> np.ndarray:
 def last(runs: Sequence[Episodes], value: Callable[[Episodes], np.ndarray]) -> np.ndarray:
     """A metric at the end of training: its value in the last episode of each seed that has episodes."""
     return np.array([value(run)[-1] for run in runs if len(run.end_step)], np.float64)
+
+
+class PhaseNumbers(NamedTuple):
+    """What happened between two changes of the task, in the episodes that ended there."""
+
+    episodes: int
+    violations: int  # episodes with some cost over its budget
+    excess: float  # costs above their budgets, summed over episodes and costs
+    goals: int  # episodes that reached the goal
+    safe: int  # episodes that reached the goal within every budget; without goals, those within every budget
+    safe_share: float  # of the episodes; 0 without any
+    worth: float  # returns of safe episodes, each times the steps of its episode
+
+
+def phase_of(episodes: Episodes, start: int, end: int, budgets: Sequence[float]) -> PhaseNumbers:
+    """The numbers of the episodes that ended in the steps from `start` to `end`."""
+    here = between(episodes, start, end)
+    over = np.maximum(here.cost.astype(np.float64) - np.asarray(budgets, np.float32), 0)
+    fine = safe(here, budgets)
+    return PhaseNumbers(
+        episodes=len(fine),
+        violations=int((~within(here.cost, budgets)).sum()),
+        excess=float(over.sum()),
+        goals=goal_count(here),
+        safe=int(fine.sum()),
+        safe_share=float(fine.mean()) if len(fine) else 0.0,
+        worth=float((here.ret * here.length)[fine].sum()),
+    )
+
+
+def between(episodes: Episodes, start: int, end: int) -> Episodes:
+    """The episodes that ended in the steps after `start`, up to `end`."""
+    inside = (episodes.end_step > start) & (episodes.end_step <= end)
+    return Episodes(*(field[inside] for field in episodes))
+
+
+def regret(found: PhaseNumbers, oracle: PhaseNumbers, steps: int, terms: Terms) -> float:
+    """What was lost against the oracle of a phase of so many steps.
+
+    In safe goals, where there are goals. Else in steps: the steps, times the share of the oracle's worth that is
+    missing; a return counts for as long as its episode lasts, and not at all if a budget was broken.
+    """
+    if terms.goals:
+        return float(oracle.safe - found.safe)
+    return steps * (1 - found.worth / oracle.worth) if oracle.worth > 0 else 0.0
+
+
+def steps_until(
+    episodes: Episodes, start: int, end: int, budgets: Sequence[float], enough: float, window: int
+) -> int | None:
+    """Steps after `start` until a share `enough` of the episodes that end in the next `window` steps is safe.
+
+    0 if this holds from the start on; None if it never does, or never with `LEAST_EPISODES` episodes.
+    """
+    fine = np.concatenate([[0], np.cumsum(safe(episodes, budgets))])
+    points = np.arange(start, end - window + 1, max(window // 5, 1))
+    first, last = (np.searchsorted(episodes.end_step, at, side="right") for at in (points, points + window))
+    count = last - first
+    share = (fine[last] - fine[first]) / np.maximum(count, 1)
+    reached = np.flatnonzero((share >= enough) & (count >= LEAST_EPISODES))
+    return int(points[reached[0]]) - start if len(reached) else None
+
+
+def safe_curve(
+    episodes: Episodes, ends: Sequence[int], budgets: Sequence[Sequence[float]], points: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of episodes and of safe ones that ended in each of `points` equal parts of a run.
+
+    `ends` are the last steps of its phases, each with its budgets.
+    """
+    edges = np.linspace(0, ends[-1], points + 1)
+    counts, fine = np.zeros(points, int), np.zeros(points, int)
+    for start, end, limits in zip([0, *ends[:-1]], ends, budgets, strict=True):
+        here = between(episodes, start, end)
+        counts += np.histogram(here.end_step, edges)[0]
+        fine += np.histogram(here.end_step[safe(here, limits)], edges)[0]
+    return counts, fine

@@ -1,0 +1,84 @@
+"""The contestants by name, each with fixed settings, the same in all scenarios. No JAX here at import."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from safedsr.errors import UserError, unknown
+
+ORACLE = "oracle"
+_SCHEDULE: dict[str, Any] = {"epsilon_from": None, "epsilon_to": None, "epsilon_end": 0.05, "penalty_start": None}
+_QUICK_VALUES: dict[str, Any] = {"batch_size": 32, "buffer_size": 2_000}
+PLUS: dict[str, Any] = {**_SCHEDULE, "plan_epsilon": 0.05, "train_start": 1_000}
+QUICK_PLUS: dict[str, Any] = {**_QUICK_VALUES, "kept": 20, "octaves": 3, "trunk": 32, "head": 16, "points": 64}
+QUICK_PLUS |= {"phi_batch": 16, "update_steps": 1}
+DQN: dict[str, Any] = {**_SCHEDULE, "train_start": 1_000}
+ON_POLICY: dict[str, Any] = {"steps_per_epoch": 5_000, "decay_steps": 0, "start": "jax"}
+QUICK_ON_POLICY: dict[str, Any] = {"steps_per_epoch": 1_000, "update_iters": 2}
+SAFEDSR: dict[str, Any] = {"rule": "sign", "terminal": "cut"}
+QUICK_SAFEDSR: dict[str, Any] = {**_QUICK_VALUES, "update_steps": 2}
+# What the paper's schedules are as shares of its 500 000 training steps.
+SAFEDSR_SHARES = {"epsilon_from": 0.04, "epsilon_to": 0.2, "penalty_start": 0.2, "freeze": 0.1, "train_start": 0.03}
+BASELINES = ("ppo-lag", "trpo-pid", "cpo")
+RUNGS = ("cost", "penalty", "memory", "full")
+
+
+class Contestant(NamedTuple):
+    """One way to take part."""
+
+    name: str
+    about: str
+    algorithm: str  # of the registry; empty for the oracle
+    kind: str  # learner, restart, staged, adaptive, oracle, guest
+    level: str = ""  # of an adaptive one
+
+
+def _known() -> dict[str, Contestant]:
+    plus = "safedsr-plus"
+    found = [
+        Contestant(plus, "adapts when told, or when it notices a change: fully automatic", plus, "adaptive", "auto"),
+        *(Contestant(f"{plus}-{rung}", f"adapts up to the level '{rung}'", plus, "adaptive", rung) for rung in RUNGS),
+        Contestant(f"{plus}-going-on", "goes on learning; told changes relabel its memory", plus, "learner"),
+        Contestant("safedsr", "as in the paper: phases of evaluation, λ and M after a change", "safedsr", "staged"),
+    ]
+    for name in ("safedqn", *BASELINES):
+        found.append(Contestant(name, "goes on learning", name, "learner"))
+        found.append(Contestant(f"{name}-restart", "starts again at each change", name, "restart"))
+    found.append(Contestant(ORACLE, "plans with full knowledge of each phase", "", "oracle"))
+    return {one.name: one for one in found}
+
+
+CONTESTANTS: Mapping[str, Contestant] = _known()
+QUICK_ONES = ("safedsr-plus", "safedqn", ORACLE)  # whom --quick runs if nobody is named
+
+
+def find_contestant(name: str) -> Contestant:
+    """A contestant by name, or a function FILE.py:NAME of somebody else."""
+    if ".py:" in name:
+        return Contestant(name.rpartition(":")[2], "a guest", name, "guest")
+    if name not in CONTESTANTS:
+        raise unknown("contestant", name, CONTESTANTS)
+    return CONTESTANTS[name]
+
+
+def enters(contestant: Contestant, silent: bool) -> bool:
+    """Whether a contestant takes part: one that starts again at each change would have to be told of silent ones."""
+    return not (silent and contestant.kind == "restart")
+
+
+def learner_of(contestant: Contestant, first: int) -> Any:
+    """The `Learner` of a contestant in a scenario whose first phase has so many steps."""
+    from safedsr.scenario.learners import Learner
+
+    name = contestant.algorithm
+    if name == "safedsr-plus":
+        return Learner(name, PLUS, QUICK_PLUS, restarts=False)
+    if name == "safedsr":
+        training = first * 5 // 6
+        shares = {key: max(round(training * share / 500), 1) * 500 for key, share in SAFEDSR_SHARES.items()}
+        return Learner(name, {**SAFEDSR, **shares}, QUICK_SAFEDSR, staged=True)
+    restarts = contestant.kind == "restart"
+    if name == "safedqn":
+        return Learner(name, DQN, _QUICK_VALUES, restarts=restarts)
+    if name in BASELINES:
+        return Learner(name, ON_POLICY, QUICK_ON_POLICY, restarts=restarts, preset="repaired")
+    raise UserError(f"'{contestant.name}' does not learn")

@@ -11,7 +11,7 @@ from safedsr.adapt.penalty import lam_unit, with_lam
 from safedsr.adapt.refit import refit
 from safedsr.agent import Agent
 from safedsr.core.config import EpsilonSchedule
-from safedsr.engine.trails import Trails, trails
+from safedsr.engine.trails import Trails, charged, trails
 from safedsr.envs.environment import Task
 from safedsr.envs.grid.config import GridConfig, OracleConfig
 from safedsr.envs.grid.environment import scene_of
@@ -55,13 +55,18 @@ def fitted(agent: Agent, task: Task, view: View, lam: Any = None) -> Agent:
     return with_lam(agent, lam) if lam is not None and view.lam == "auto" else agent
 
 
-def picture(now: Agent, before: Agent, view: View) -> dict[str, Any]:
-    """The values and episodes of an agent on the painted map, and the episodes of the agent as it was trained."""
+def walk(agent: Agent, view: View) -> Trails:
+    """The episodes of a picture, with the agent's own costs."""
+    return trails(agent, agent.task, WALKS, LONGEST, view.epsilon)
+
+
+def picture(now: Agent, before: Trails, view: View) -> dict[str, Any]:
+    """The values and episodes of an agent on the painted map, and the episodes of the agent to compare with."""
     task = now.task
     height, width = scene_of(task).layout.walls.shape
     subcells = max(1, min(3, int((POINTS / (height * width)) ** 0.5)))
     values = value_maps(now, subcells)
-    walked = trails(now, task, WALKS, LONGEST, view.epsilon)
+    walked = walk(now, view)
     layers = {"score": packed(values.score)}
     if values.k is not None:
         layers |= {"q": packed(values.q), "k": [packed(layer) for layer in values.k]}
@@ -77,7 +82,7 @@ def picture(now: Agent, before: Agent, view: View) -> dict[str, Any]:
         "lam": [float(value) for value in now.policy.lam] if has_lam else [],
         "unit": lam_unit(now, task).tolist() if has_lam else [],
         "now": episodes(walked, task),
-        "before": episodes(trails(before, task, WALKS, LONGEST, view.epsilon), task),
+        "before": episodes(charged(before, task.params, now.job.discount), task),
     }
 
 

@@ -14,6 +14,7 @@ from safedsr.adapt.ladder import Adapted, Rung
 from safedsr.adapt.ladder import adapt as climb
 from safedsr.adapt.penalty import search_penalty
 from safedsr.agent import Agent
+from safedsr.engine.trails import Trails
 from safedsr.envs.grid.environment import scene_of
 from safedsr.errors import DiskError, UserError, one_line
 from safedsr.studio.about import copied, greeting
@@ -21,7 +22,7 @@ from safedsr.studio.curves import curves_of
 from safedsr.studio.desk import Desk
 from safedsr.studio.films import film
 from safedsr.studio.messages import Request, View, read
-from safedsr.studio.picture import fitted, oracle, painted_task, picture, why_not
+from safedsr.studio.picture import fitted, oracle, painted_task, picture, walk, why_not
 
 MOST_ASKED = 16  # small requests that wait
 IDLE = 0.3  # seconds without a stroke before λ is searched, so that painting is not slowed down
@@ -50,7 +51,7 @@ def warm_up(desk: Desk, work: Work) -> None:
             return
         agent = desk.trained(view)
         now = fitted(agent, painted_task(agent, view), view)
-        picture(now, agent, view)
+        picture(now, walk(agent, view), view)
         if not why_not_searched(now):
             work.adapting.submit(search_penalty, now, now.task)
 
@@ -68,6 +69,7 @@ class Tab:
         self.search: asyncio.Task | None = None
         self.job: asyncio.Task | None = None
         self.drawn: tuple[Request, Agent] | None = None  # the last picture
+        self.beside: tuple[Agent, float, Trails] | None = None  # the agent to compare with, ε, and its episodes
         self.found: tuple[Any, Any] = None, None  # agent and λ of the last search
         self.follower: tuple[Agent, Agent, int] | None = None  # an agent, the same with a newer M, and its updates
         self.asked: set[asyncio.Task] = set()
@@ -194,8 +196,14 @@ class Tab:
             self.follower = None
         lam = self.found[1] if self.found[0] == _about(view) else None
         agent = agent or fitted(base, painted_task(base, view), view, lam)
-        drawn = picture(agent, self.desk.beside(view, trained), view)
+        drawn = picture(agent, self._beside(self.desk.beside(view, trained), view), view)
         return agent, {"type": "picture", "id": request.id, "updates": updates, **drawn}
+
+    def _beside(self, agent: Agent, view: View) -> Trails:
+        """The episodes of the agent to compare with; painting changes only what they cost."""
+        if self.beside is None or self.beside[0] is not agent or self.beside[1] != view.epsilon:
+            self.beside = agent, view.epsilon, walk(agent, view)
+        return self.beside[2]
 
     def _searches(self, view: View, agent: Agent) -> bool:
         """Whether λ is searched: costs or budgets are not those for which the shown policy was trained or adapted."""

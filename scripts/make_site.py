@@ -15,7 +15,7 @@ from pathlib import Path
 import npm_files
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES, SITE, NPM = ROOT / "site-pages", ROOT / "site", ROOT / "site-npm"
+NPM = ROOT / "site-npm"
 TOP = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 PACKAGES = {  # which files of which package; the file of a licence is in the site, too
     "katex@0.16.22": {
@@ -32,11 +32,17 @@ LANGUAGES = {".py": "python", ".json": "json", ".toml": "toml", ".yml": "yaml"}
 
 
 def main() -> None:
-    prepare(PAGES)
-    command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
-    if subprocess.run(command, cwd=ROOT, env=os.environ | {"NO_COLOR": "1"}).returncode:
+    site = build(ROOT)
+    print(f"{site}: to see it: python -m http.server -d {site.name} 8422")
+
+
+def build(root: Path) -> Path:
+    """Build the site of the mkdocs.yml in a folder, into its folder `site`."""
+    prepare(root / "site-pages")
+    command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict", "-f", str(root / "mkdocs.yml")]
+    if subprocess.run(command, cwd=root, env=os.environ | {"NO_COLOR": "1"}).returncode:
         raise SystemExit("Zensical could not build the site; its messages are above")
-    print(f"{SITE}: to see it: python -m http.server -d {SITE.name} 8422")
+    return root / "site"
 
 
 def prepare(folder: Path) -> None:

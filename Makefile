@@ -43,7 +43,7 @@ docs-pictures: $(INSTALLED)
 
 # The notebooks, executed; the site shows the outputs that they store.
 notebooks: $(INSTALLED)
-	$(BIN)/python -m nbconvert --to notebook --execute --inplace docs/notebooks/*.ipynb
+	$(BIN)/python -m nbconvert --coalesce-streams --to notebook --execute --inplace docs/notebooks/*.ipynb
 
 pretrained: $(INSTALLED)
 	$(BIN)/python scripts/make_pretrained.py

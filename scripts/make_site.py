@@ -1,8 +1,9 @@
 """Build the documentation site into site/: `make docs`.
 
-Zensical builds the pages of mkdocs.yml. This script prepares them in site-pages/: README.md, CHANGELOG.md, CONTRIBUTING.md,
-docs/ and the notebooks, with links that lead somewhere inside the site. A link to a file of the repository leads to a page that
-shows the file; a link to a folder becomes its name. KaTeX and mermaid are npm packages, fetched once into site-npm/.
+Zensical builds the pages of mkdocs.yml. This script prepares them in site-pages/: README.md, CHANGELOG.md,
+CONTRIBUTING.md, docs/ and the notebooks, with links that lead somewhere inside the site. A link to a file of the
+repository leads to a page that shows the file; a link to a folder becomes its name. KaTeX and mermaid are npm packages,
+fetched once into site-npm/.
 """
 
 import os

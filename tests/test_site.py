@@ -98,7 +98,9 @@ def dead_links(site: Path) -> list[str]:
                 target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
                 target = target / "index.html" if target.is_dir() else target
                 known = pages[target].ids if target in pages else None
-                if not target.exists() or (parts.fragment and known is not None and unquote(parts.fragment) not in known):
+                if not target.exists() or (
+                    parts.fragment and known is not None and unquote(parts.fragment) not in known
+                ):
                     dead.append(f"{path.relative_to(site)}: {link}")
     return dead
 
@@ -143,9 +145,13 @@ def test_the_site_works_in_a_browser_without_a_network(site):
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1280, "height": 900})
-        page.route("**/*", lambda way: way.continue_() if way.request.url.startswith((base, "blob:", "data:")) else way.abort())
+        page.route(
+            "**/*", lambda way: way.continue_() if way.request.url.startswith((base, "blob:", "data:")) else way.abort()
+        )
         page.on("requestfailed", lambda request: wrong.append(f"{page.url} asks for {request.url}"))
-        page.on("response", lambda answer: answer.ok or answer.status == 304 or wrong.append(f"{page.url}: {answer.url}"))
+        page.on(
+            "response", lambda answer: answer.ok or answer.status == 304 or wrong.append(f"{page.url}: {answer.url}")
+        )
         page.on("pageerror", lambda error: wrong.append(f"{page.url}: {error}"))
         # diagrams are drawn into shadow roots, which are closed to scripts otherwise
         page.add_init_script(

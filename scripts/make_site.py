@@ -28,6 +28,7 @@ PACKAGES = {  # which files of which package; the file of a licence is in the si
     "mermaid@12.3.0": {"dist/mermaid.min.js": ".", "LICENSE": "."},
 }
 LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)#:\s]+)(?P<anchor>#[^)\s]*)?\)")
+THOUSANDS = re.compile(r"(?<=\d) (?=\d{3}\b)")  # of a number in a table, which must not be broken there
 GENERATED = re.compile(r"<!-- (?:= [^>]*?|end) -->")  # marks of docs_tables.py
 LANGUAGES = {".py": "python", ".json": "json", ".toml": "toml", ".yml": "yaml"}
 
@@ -59,7 +60,9 @@ def prepare(folder: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.suffix == ".md":
             text = notebook(source, target) if source.suffix == ".ipynb" else source.read_text(encoding="utf-8")
-            target.write_text(linked(GENERATED.sub("", text), source, sources, shown), encoding="utf-8")
+            lines = linked(GENERATED.sub("", text), source, sources, shown).splitlines()
+            whole = [THOUSANDS.sub("\N{NO-BREAK SPACE}", line) if line.startswith("|") else line for line in lines]
+            target.write_text("\n".join(whole) + "\n", encoding="utf-8")
         else:
             shutil.copy(source, target)
     for source, target in shown.items():

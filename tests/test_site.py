@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import make_site
 import matplotlib.pyplot as plt
+import npm_files
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -34,6 +35,13 @@ def test_links_to_files_lead_to_pages_that_show_them_and_links_to_folders_become
     made = make_site.linked(text, page, sources, shown)
     assert made == "[a](../index.md#x) [`b`](../files/src/safedsr/agent.py.md) c [d](https://e.f) [g](#h)"
     assert shown == {ROOT / "src/safedsr/agent.py": Path("/pages/files/src/safedsr/agent.py.md")}
+
+
+def test_without_npm_one_line_says_what_to_do(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SystemExit, match=r"^npm is missing, which fetches katex@1: install Node\.js"):
+        npm_files.fetch("katex@1", {"LICENSE": "."}, tmp_path / "katex")
+    assert not (tmp_path / "katex").exists()
 
 
 @pytest.mark.usefixtures("compile_quickly")

@@ -30,7 +30,7 @@ PARTS = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-thread
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else BUILD
     build_page(folder, safedsr.pretrained("two-rooms"))
-    if not (folder / "ort" / PARTS[-1]).exists():
+    if not (folder / "ort").exists():
         npm_files.fetch(RUNTIME, {f"dist/{part}": "." for part in PARTS}, folder / "ort")
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     print(f"{folder}: {size / 1e6:.1f} MB; to see it: python -m http.server -d {folder} 8421")

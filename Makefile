@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: demo studio test test-all check bench docs-tables pretrained gif try-page soak clean
+.PHONY: demo studio test test-all check bench docs docs-tables docs-pictures notebooks pretrained gif try-page soak clean
 
 demo: $(INSTALLED)
 	$(BIN)/safedsr demo --out demo
@@ -33,6 +33,18 @@ bench: $(INSTALLED)
 docs-tables: $(INSTALLED)
 	$(BIN)/python scripts/docs_tables.py
 
+# The documentation site, in site/; npm fetches KaTeX and mermaid for it.
+docs: $(INSTALLED)
+	$(BIN)/python scripts/make_site.py
+
+# The pictures of docs/concepts, from a pretrained agent.
+docs-pictures: $(INSTALLED)
+	$(BIN)/python scripts/make_pictures.py
+
+# The notebooks, executed; the site shows the outputs that they store.
+notebooks: $(INSTALLED)
+	$(BIN)/python -m nbconvert --coalesce-streams --to notebook --execute --inplace docs/notebooks/*.ipynb
+
 pretrained: $(INSTALLED)
 	$(BIN)/python scripts/make_pretrained.py
 
@@ -55,4 +67,4 @@ $(INSTALLED): pyproject.toml
 	touch $@
 
 clean:
-	rm -rf .venv demo
+	rm -rf .venv demo site site-npm site-pages

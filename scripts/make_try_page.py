@@ -7,12 +7,10 @@ ONNX Runtime for the browser is the npm package below, which is fetched with npm
 
 import json
 import shutil
-import subprocess
 import sys
-import tarfile
-import tempfile
 from pathlib import Path
 
+import npm_files
 import numpy as np
 import onnx
 
@@ -32,8 +30,8 @@ PARTS = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-thread
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else BUILD
     build_page(folder, safedsr.pretrained("two-rooms"))
-    if not (folder / "ort" / PARTS[-1]).exists():
-        fetch_runtime(folder / "ort")
+    if not (folder / "ort").exists():
+        npm_files.fetch(RUNTIME, {f"dist/{part}": "." for part in PARTS}, folder / "ort")
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     print(f"{folder}: {size / 1e6:.1f} MB; to see it: python -m http.server -d {folder} 8421")
 
@@ -86,21 +84,6 @@ def fit_of_each_cell(agent: Agent) -> np.ndarray:
         cost[cell] = not np.asarray(layout.walls).ravel()[cell]
         found.append(np.asarray(agent.refit(cost.reshape(shape)).policy.learner.weights.w_c[0]))
     return np.stack(found)
-
-
-def fetch_runtime(folder: Path) -> None:
-    """Fetch the npm package, and keep the files that the page needs."""
-    with tempfile.TemporaryDirectory() as there:
-        done = subprocess.run(["npm", "pack", "--silent", RUNTIME], cwd=there, capture_output=True, text=True)
-        if done.returncode:
-            raise SystemExit(f"npm could not fetch {RUNTIME}: {done.stderr.strip()}")
-        (archive,) = Path(there).glob("*.tgz")
-        folder.mkdir(parents=True, exist_ok=True)
-        with tarfile.open(archive) as files:
-            for part in PARTS:
-                source = files.extractfile(f"package/dist/{part}")
-                assert source
-                (folder / part).write_bytes(source.read())
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from safedsr.runs.storage import read_json
 ROOT = Path(__file__).parent.parent
 DOCS, RESULTS = ROOT / "docs", ROOT / "results"
 NAMES = sorted(set(re.findall(r"`(safedsr\.[\w.]+)`", (DOCS / "paper-map.md").read_text(encoding="utf-8"))))
-README, PLUS_PAGE = "README.md", "docs/safedsr-plus.md"
+CODE_PAGE, PLUS_PAGE = "docs/code.md", "docs/safedsr-plus.md"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -99,19 +99,19 @@ def defined_in(path: Path) -> set[str]:
 
 def test_where_things_are_is_where_they_are():
     """Each path as it is shown, each link, and each name in the file that it is said to be in."""
-    text = section(README, "Where things are")
+    text = section(CODE_PAGE, "Where things are") + section(CODE_PAGE, "Layers")
     links = re.findall(r"\[`?([^]`]+)`?\]\(([^)]+)\)", text)
     assert len(links) > 20
     for shown, target in links:
-        assert (ROOT / target).exists(), target
-        assert target in (shown, f"src/safedsr/{shown}") or f"[{shown}](" in text, f"{shown} leads to {target}"
+        assert (DOCS / target).exists(), target
+        assert target in (shown, f"../src/safedsr/{shown}") or f"[{shown}](" in text, f"{shown} leads to {target}"
     named = re.findall(r"`(\w+)` in \[`?[^]]+\]\(([^)]+)\)", text)
     assert {name for name, _ in named} >= {"land", "BASELINES", "safe"}
     for name, target in named:
-        assert name in defined_in(ROOT / target), f"{name} in {target}"
+        assert name in defined_in(DOCS / target), f"{name} in {target}"
     ((parts, target),) = re.findall(r"((?:`\w+`(?:, | and |: ))+)\[`[^`]+`\]\(([^)]+)\)", text)
     for name in re.findall(r"`(\w+)`", parts):
-        assert name in defined_in(ROOT / target) or name in Environment.__annotations__, f"{name} in {target}"
+        assert name in defined_in(DOCS / target) or name in Environment.__annotations__, f"{name} in {target}"
 
 
 class Cell(NamedTuple):

@@ -4,9 +4,8 @@ import jax
 import numpy as np
 
 import safedsr
-from safedsr.adapt.costs import task_of
 from safedsr.engine.evaluate import run_keys
-from safedsr.engine.trails import charged, trails
+from safedsr.engine.trails import trails
 
 COUNT, SEED, EPSILON = 16, 3, 0.2
 
@@ -29,14 +28,3 @@ def test_an_episode_that_is_cut_off_has_not_reached_the_goal():
     agent = safedsr.pretrained("one-room")
     found = trails(agent, agent.task, 4, 5)
     assert found.positions.shape == (4, 6, 2) and not found.success.any() and (found.length == 5).all()
-
-
-def test_other_costs_change_only_what_the_episodes_cost():
-    agent = safedsr.pretrained("one-room")
-    for costs in ("square", "offset-diamond"):
-        task = task_of(agent, costs)
-        expected = trails(agent, task, COUNT, 200, EPSILON, SEED)
-        found = charged(trails(agent, agent.task, COUNT, 200, EPSILON, SEED), task.params)
-        assert expected.cost.sum() > 0
-        for one, other in zip(found, expected, strict=True):
-            np.testing.assert_array_equal(one, other)

@@ -12,7 +12,6 @@ from safedsr.core.exploration import epsilon_greedy
 from safedsr.envs import episode as episodes_of
 from safedsr.envs.environment import Environment, Task, need
 from safedsr.envs.episode import Episode
-from safedsr.envs.grid.layout import Layout
 from safedsr.runs.policy import TrainedPolicy, with_costs
 from safedsr.types import PyTree
 
@@ -40,15 +39,6 @@ def trails(
     found = _walk(agent.values_of, environment, agent.policy, task.params, keys, jnp.float32(epsilon), **how)
     positions, steps, now, success = jax.device_get(found)
     return Trails(np.moveaxis(positions[: steps + 1], 0, 1), now.time, success, now.cost)
-
-
-def charged(walked: Trails, layout: Layout, discount: float = 1.0) -> Trails:
-    """The same episodes on a map with other costs: a policy that is not adapted does not see them."""
-    column, row = np.moveaxis(np.floor(walked.positions[:, 1:] * layout.raster).astype(int), -1, 0)
-    time = np.arange(row.shape[1])
-    weight = discount**time * (time < walked.length[:, None])
-    cost = (np.asarray(layout.costs)[:, row, column] * weight).sum(-1).T
-    return walked._replace(cost=cost.astype(np.float32))
 
 
 @partial(jax.jit, static_argnames=("values", "environment", "limit", "discount"))

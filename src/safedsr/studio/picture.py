@@ -11,11 +11,11 @@ from safedsr.adapt.penalty import lam_unit, with_lam
 from safedsr.adapt.refit import refit
 from safedsr.agent import Agent
 from safedsr.core.config import EpsilonSchedule
-from safedsr.engine.trails import Trails, charged, trails
+from safedsr.engine.trails import Trails, trails
 from safedsr.envs.environment import Task
 from safedsr.envs.grid.config import GridConfig, OracleConfig
 from safedsr.envs.grid.environment import scene_of
-from safedsr.envs.grid.layout import Scene
+from safedsr.envs.grid.layout import Layout, Scene
 from safedsr.envs.grid.oracle import find_oracle, oracle_paths
 from safedsr.errors import UserError
 from safedsr.runs.metrics import within
@@ -58,6 +58,15 @@ def fitted(agent: Agent, task: Task, view: View, lam: Any = None) -> Agent:
 def walk(agent: Agent, view: View) -> Trails:
     """The episodes of a picture, with the agent's own costs."""
     return trails(agent, agent.task, WALKS, LONGEST, view.epsilon)
+
+
+def charged(walked: Trails, layout: Layout, discount: float = 1.0) -> Trails:
+    """The same episodes on a map with other costs: a policy that is not adapted does not see them."""
+    column, row = np.moveaxis(np.floor(walked.positions[:, 1:] * layout.raster).astype(int), -1, 0)
+    time = np.arange(row.shape[1])
+    weight = discount**time * (time < walked.length[:, None])
+    cost = (np.asarray(layout.costs)[:, row, column] * weight).sum(-1).T
+    return walked._replace(cost=cost.astype(np.float32))
 
 
 def picture(now: Agent, before: Trails, view: View) -> dict[str, Any]:

@@ -18,7 +18,7 @@ TINY: dict[str, Any] = {
     **{"steps": 160, "chunk": 20, "checkpoint_seconds": 0, "time_limit": 12},
 }
 
-LONG = {"steps": 1200}  # 60 checkpoints: some seconds, long enough to be killed in the middle
+LONG = {"steps": 4000}  # 200 checkpoints: long enough to be killed in the middle, on a busy machine too
 
 
 def tiny_sweep(layout: str, changes: dict[str, Any] | None = None, **more: Any) -> Sweep:

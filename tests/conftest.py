@@ -1,5 +1,6 @@
 """Strictness for every test, and the few fixtures that several files share."""
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from safedsr.envs.grid.layout import Scene
 from safedsr.envs.grid.text import parse_scene
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+# XLA's older code generator compiles twice as fast; this holds for the processes that tests start too.
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false"
 # The first example of a shape compiles, and machines differ: time is no ground to fail.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
@@ -21,9 +24,11 @@ settings.load_profile("patient")
 
 @pytest.fixture(scope="session", autouse=True)
 def compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What was compiled once is found again, by later tests and by the processes they start."""
+    """What was compiled once is found again: by later tests, by the processes they start, by the other worker."""
+    place = tmp_path_factory.getbasetemp()
     cache = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
+        "jax_compilation_cache_dir": str((place.parent if "PYTEST_XDIST_WORKER" in os.environ else place) / "compiled"),
+        "jax_compilation_cache_max_size": 2**32,  # with a limit, JAX locks the folder
         "jax_persistent_cache_min_compile_time_secs": 0.2,
     }
     for name, value in cache.items():
@@ -31,14 +36,22 @@ def compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
         os.environ[name.upper()] = str(value)
 
 
-@pytest.fixture(scope="module")
-def compile_quickly() -> Iterator[None]:
-    """Programs compile three times as fast and run slower: for modules that compile much and run little."""
+@contextlib.contextmanager
+def quick_compilation() -> Iterator[None]:
+    """Programs compile three times as fast and run slower, here and in the processes that are started."""
+    before = jax.config.read("jax_disable_most_optimizations")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
         jax.config.update("jax_disable_most_optimizations", True)
         yield
-    jax.config.update("jax_disable_most_optimizations", False)
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture(scope="module")
+def compile_quickly() -> Iterator[None]:
+    """For modules that compile much and run little."""
+    with quick_compilation():
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +61,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
     def folder(name: str) -> Path:
         if name not in done:
-            done[name] = train(tiny_job(name, trajectories=40), tmp_path_factory.mktemp(name))
+            with quick_compilation():
+                done[name] = train(tiny_job(name, trajectories=40), tmp_path_factory.mktemp(name))
         return done[name]
 
     return folder

@@ -10,11 +10,12 @@ demo: $(INSTALLED)
 studio: $(INSTALLED)
 	$(BIN)/safedsr studio
 
+# Work stealing keeps the tests of a file together, so that what they share is made once.
 test: $(INSTALLED)
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 test-all: $(INSTALLED)
-	$(BIN)/pytest -n 2 -m "slow or not slow"
+	$(BIN)/pytest -n 2 --dist worksteal -m "slow or not slow"
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -29,7 +29,7 @@ def compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     cache = {
         "jax_compilation_cache_dir": str((place.parent if "PYTEST_XDIST_WORKER" in os.environ else place) / "compiled"),
         "jax_compilation_cache_max_size": 2**32,  # with a limit, JAX locks the folder
-        "jax_persistent_cache_min_compile_time_secs": 0.2,
+        "jax_persistent_cache_min_compile_time_secs": 0.1,
     }
     for name, value in cache.items():
         jax.config.update(name, value)

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -358,10 +359,16 @@ def test_a_folder_in_use(trained, tmp_path):
         train(tiny_job("safedqn"), folder)
 
 
-@pytest.fixture
-def paused(tmp_path):
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
     """A run that stopped after 40 of its steps."""
-    return train_until(40, tiny_job("safedqn"), tmp_path / "run")
+    return train_until(40, tiny_job("safedqn"), tmp_path_factory.mktemp("stopped") / "run")
+
+
+@pytest.fixture
+def paused(stopped, tmp_path):
+    """A copy of that run."""
+    return shutil.copytree(stopped, tmp_path / "run")
 
 
 @pytest.mark.parametrize(

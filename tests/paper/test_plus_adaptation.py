@@ -50,14 +50,9 @@ def test_every_agent_is_tried_once_on_all_new_costs(run, tmp_path, monkeypatch):
     assert table.markdown().count("\n| ") == 5
 
 
-def test_a_run_without_the_known_costs_is_refused(tmp_path):
-    environments = tasks_for("safedsr-plus", ["one-room"], ["diamond"], "5")
-    train(
-        grid_job("safedsr-plus", environments, (0,), tiny_agent("safedsr-plus"), GRID, TrainConfig(steps=40, chunk=20)),
-        tmp_path / "run",
-    )
+def test_a_run_without_the_known_costs_is_refused(trained, tmp_path):
     with pytest.raises(UserError, match="no agent trained in two-rooms with diamond costs"):
-        plus_adaptation.adapt_all(tmp_path / "run", tmp_path / "out", ORACLE)
+        plus_adaptation.adapt_all(trained("safedqn"), tmp_path / "out", ORACLE)
 
 
 def true_forecast(layout, config: GridConfig):

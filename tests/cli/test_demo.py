@@ -14,7 +14,6 @@ from safedsr.core.config import EpsilonSchedule
 from safedsr.runs import storage
 from safedsr.runs.config import TrainConfig
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
 SEED, STEPS = 1, 8_000
 TITLES = ["as trained", "obstacle moved", "new cost weights", "new λ, M from memory"]
 

@@ -14,7 +14,7 @@ from safedsr.engine.program import Program
 from safedsr.envs.environment import Spec
 from safedsr.runs.job import Job, grid_job
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
+# Compiled as users compile: which products and sums are rounded together, and so the last bit, depends on it.
 
 
 def run(job: Job, steps: int = 160):

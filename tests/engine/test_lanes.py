@@ -47,7 +47,11 @@ print(jax.device_count(), len(jax.tree.leaves(program.init())[0].sharding.device
 
 
 def python(code, *args, devices=None, **variables):
-    """Run code in a process with that many devices; gives what it printed."""
+    """Run code in a process with that many devices; gives what it printed.
+
+    With a number of devices, XLA_FLAGS of the tests do not hold: the quicker code generator rounds some sums
+    otherwise in a program for two devices than in one for one.
+    """
     flags = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"} if devices else {}
     environment = {**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1", **flags, **variables}
     command = [sys.executable, "-W", "error", "-c", code, *map(str, args)]

@@ -38,13 +38,22 @@ def compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @contextlib.contextmanager
 def quick_compilation() -> Iterator[None]:
-    """Programs compile three times as fast and run slower, here and in the processes that are started."""
+    """Programs compile three times as fast and run slower, here and in the processes that are started.
+
+    A program that this process has compiled in the other way is forgotten: it may round differently.
+    """
     before = jax.config.read("jax_disable_most_optimizations")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-        jax.config.update("jax_disable_most_optimizations", True)
+        _optimize(False)
         yield
-    jax.config.update("jax_disable_most_optimizations", before)
+    _optimize(not before)
+
+
+def _optimize(optimized: bool) -> None:
+    if jax.config.read("jax_disable_most_optimizations") == optimized:
+        jax.clear_caches()
+        jax.config.update("jax_disable_most_optimizations", not optimized)
 
 
 @pytest.fixture(scope="module")

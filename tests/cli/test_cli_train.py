@@ -141,7 +141,10 @@ def test_a_signal_saves_and_ends(tmp_path, corridor_map, trained, number):
     trained("safedqn")  # compiles
     out = tmp_path / "run"
     args = ["train", "safedqn", "--out", str(out), "--layout", corridor_map, *TINY, "--steps", "1000000"]
-    process = subprocess.Popen([sys.executable, "-m", "safedsr.cli", *args], stderr=subprocess.PIPE, text=True)
+    # Under nohup or in the background, processes ignore some signals from their start.
+    hears = f"import os, signal, sys; signal.signal({number:d}, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+    command = [sys.executable, "-c", hears, sys.executable, "-m", "safedsr.cli", *args]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     with process:
         assert process.stderr.readline().startswith("safedqn 20/1000000 ")

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import shutil
+import signal
 import socket
 import tarfile
 import tempfile
@@ -111,6 +112,8 @@ def answers(address: str) -> bool:
 
 def finish_on_node(work: Work, cores: int, out: str, shared: bool) -> Answer:
     """Finish a work on a node, in the shared folder, or in a local one that is sent back."""
+    # Ray cancels a task by SIGINT, which it would not notice if the cluster was started by nohup or in the background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if shared:
         return finish_in_process(work, cores, {}, Path(out) / LOGS / f"{work.name}.log"), None
     place = Path(tempfile.gettempdir()) / f"safedsr-{hashlib.sha256(out.encode()).hexdigest()[:12]}" / work.name

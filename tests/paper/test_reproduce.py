@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import asdict
 
+import jax
 import pytest
 from tiny import same_trees
 
@@ -220,6 +221,7 @@ def test_the_command_says_what_is_not_comparable(capsys, tmp_path):
 @pytest.mark.usefixtures("tiny_experiment")
 def test_an_executor_of_sweeps_trains_the_same(capsys, tmp_path, task, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["safedsr", "reproduce", "baselines"])
+    monkeypatch.setenv("SAFEDSR_CORES", str(jax.device_count()))  # on as many devices as here
     assert main(["reproduce", "baselines", "--full", "--out", str(tmp_path / "runs"), "--executor", "local"]) == 0
     assert "done safedqn-tiny" in capsys.readouterr().err
     manifest = storage.read_json(tmp_path / "runs" / "safedqn-tiny" / "manifest.json")

@@ -10,7 +10,7 @@ demo: $(INSTALLED)
 studio: $(INSTALLED)
 	$(BIN)/safedsr studio
 
-# Work stealing keeps the tests of a file together, so that what they share is made once.
+# Work stealing keeps most tests of a file together, so that what they share is mostly made once.
 test: $(INSTALLED)
 	$(BIN)/pytest -n 2 --dist worksteal
 

@@ -60,6 +60,12 @@ def test_the_workflow_for_forks_runs_the_commands_of_ci():
     assert commands and not [command for command in commands if f"- run: {command} PYTHON=python" not in workflow]
 
 
+def test_the_readme_names_the_command_of_the_demonstration_and_that_of_the_tests():
+    checks, shown = ((ROOT / path).read_text(encoding="utf-8").splitlines() for path in (".ci/run", "README.md"))
+    for command in ("make demo", "make test"):
+        assert command in checks and any(re.match(rf"    {command}\s+#", line) for line in shown)
+
+
 def test_diagrams_name_what_their_modules_have():
     text = (DOCS / "diagrams.md").read_text(encoding="utf-8")
     found = re.findall(r"((?:`\w+`[\w ,]*?)+),? in \[\w+\.py\]\(([^)]+)\)", text)

@@ -125,8 +125,10 @@ def test_the_loss_is_what_errors_are_worth(kit):
     for name, term in terms.items():
         how = {**dict.fromkeys(terms, 0.0), name: 2.0}
         config = tiny_agent("safedsr-plus", outcomes=kit is KIT, **how)
-        found = plus.successor_loss(s.successor, s, t, goal, UNITS, kit_of(config))
-        np.testing.assert_allclose(found, 2 * term, rtol=1e-4)
+        for times, grown in ((0.5, 1.0), (3.0, 9.0 if name == "beta_c" else 1.0)):  # λ in units of λ₀
+            lam = times * config.multiplier.lam_start * UNITS.lam
+            found = plus.successor_loss(s.successor, s, t, goal, lam, UNITS, kit_of(config))
+            np.testing.assert_allclose(found, 2 * grown * term, rtol=1e-4)
 
 
 def test_other_units_change_no_value():

@@ -201,7 +201,7 @@ def test_novelty_counts_until_the_first_success():
     extra = s.direction(LAM) - s.weights.direction(LAM)
     np.testing.assert_allclose(extra, 0.5 * (np.arange(8) == 5))
     goal = s.successor(t.obs, t.action, s.frame, CELLS) + jnp.eye(8)[5]
-    np.testing.assert_allclose(plus.successor_loss(s.successor, s, t, goal, UNITS, kit), 0.25, rtol=1e-4)
+    np.testing.assert_allclose(plus.successor_loss(s.successor, s, t, goal, LAM, UNITS, kit), 0.25, rtol=1e-4)
     reservoir = replay.init_reservoir(1, 5, 4, CODEC.width)._replace(seen=jnp.array([[3, 0, 0, 8, 0]]))
     for found, weight in ((False, 0.5), (True, 0.0)):
         memory = Memory(jnp.zeros((60, CODEC.width)), reservoir, jnp.int32(60), None, CODEC.unpack, UNITS, found)

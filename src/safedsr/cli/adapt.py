@@ -169,12 +169,13 @@ def _print_adapted(found: "Adapted", agent: Any, as_json: bool) -> None:
     for remark in found.remarks:
         print(f"warning: {remark}")
     print_table(
-        ("level", *_cells(found.certificate), "λ", "seconds", *_real(found.rungs[0])),
+        ("level", *_cells(found.certificate), "λ", "simulated", "seconds", *_real(found.rungs[0])),
         [
             (
                 rung.level,
                 *_cells(rung.certificate).values(),
                 _numbers(rung.agent.policy.lam),
+                f"{rung.simulated_steps:,}",
                 f"{rung.seconds:.1f}",
                 *_real(rung).values(),
             )
@@ -184,7 +185,7 @@ def _print_adapted(found: "Adapted", agent: Any, as_json: bool) -> None:
     )
     print(_explain(found.certificate))
     print(_verdict(found.certificate))
-    for line in (_unchanged(found, agent), _within_budget(found.certificate), _not_kept(found)):
+    for line in (_unchanged(found, agent), _within_budget(found.certificate), *found.notes):
         if line:
             print(line)
 
@@ -208,23 +209,6 @@ def _within_budget(found: "Certificate") -> str | None:
     return (
         f"an episode may still meet costs, as long as their sum stays within the budget (mean {costs}), so a short way "
         "through costly states is allowed; to avoid them altogether, adapt with --budget 0"
-    )
-
-
-def _not_kept(found: "Adapted") -> str | None:
-    """Says that no λ keeps the budget often enough, if λ was searched and budgets, not goals, are what is missed."""
-    tried, last = [rung for rung in found.rungs if rung.level != "cost"], found.certificate
-    if last.passed or last.terms.on_mean or not tried:
-        return None
-    kept = 1 - min(rung.certificate.violation.value for rung in tried)
-    if kept >= last.require:
-        return None
-    best = max(rung.certificate.safe_goal_rate.value for rung in tried)
-    goal = f", and the best share that also reaches the goal is {best:.3f}" if last.terms.goals else ""
-    higher = [f"--level {name}" for name in LEVELS[LEVELS.index(tried[-1].level) + 1 :][:1]]
-    return (
-        f"no λ tried keeps the budget often enough: the best share of episodes within it is {kept:.3f}{goal}; possible "
-        f"remedies: {', '.join([*higher, 'a larger budget', 'fewer random actions'])}"
     )
 
 

@@ -5,6 +5,7 @@ between its two points, so the best one lies on the lower convex hull of costs o
 """
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,8 @@ from safedsr.runs.metrics import within
 from safedsr.runs.policy import AnyPolicy, Mixture, TrainedPolicy
 
 SHARES = np.linspace(0, 1, 1001)
-SURE = 1.0  # standard errors beyond the bound of a certificate, so that its episodes confirm the shares
+SURE = 2.0  # standard errors beyond the bound of a certificate, so that its episodes confirm the shares
+MORE = 1e-3  # of the largest difference of returns: by this much a mixture has to be better than a single λ
 
 
 class Tried(NamedTuple):
@@ -55,21 +57,21 @@ def best_pair(tried: Sequence[Tried], limits: np.ndarray, episodes: float = np.i
     `errors` standard errors of a mean over so many further episodes are added to the load.
     """
     best = None
-    for n, one in enumerate(tried):
-        for other in tried[n:]:
-            share = SHARES if one is not other else SHARES[:1]
-            load, within = (
-                np.outer(1 - share, first) + np.outer(share, second)
-                for first, second in ((one.load, other.load), (one.variance, other.variance))
-            )
-            between = (share * (1 - share))[:, None] * (other.load - one.load) ** 2
-            doubt = errors * np.sqrt((within + between) / episodes + within / min(one.episodes, other.episodes))
-            fits = np.flatnonzero((load + doubt <= limits).all(1))
-            rewards = (1 - share) * one.reward + share * other.reward
-            if len(fits):
-                top = fits[rewards[fits].argmax()]
-                if best is None or rewards[top] > best.reward:
-                    best = Pair(one, other, float(share[top]), float(rewards[top]))
+    more = MORE * float(np.ptp([one.reward for one in tried])) if tried else 0.0
+    for one, other in [*((one, one) for one in tried), *combinations(tried, 2)]:
+        share = SHARES[:1] if one is other else SHARES
+        load, inner = (
+            np.outer(1 - share, first) + np.outer(share, second)
+            for first, second in ((one.load, other.load), (one.variance, other.variance))
+        )
+        between = (share * (1 - share))[:, None] * (other.load - one.load) ** 2
+        doubt = errors * np.sqrt((inner + between) / episodes + inner / min(one.episodes, other.episodes))
+        fits = np.flatnonzero((load + doubt <= limits).all(1))
+        rewards = (1 - share) * one.reward + share * other.reward
+        if len(fits):
+            top = fits[rewards[fits].argmax()]
+            if best is None or rewards[top] > best.reward + (0.0 if one is other else more):
+                best = Pair(one, other, float(share[top]), float(rewards[top]))
     return best
 
 

@@ -10,7 +10,7 @@ from test_safedsr import one_hot_phi
 from tiny import same_trees, tiny_agent
 from walked import walked_agent
 
-from safedsr.adapt import ladder, penalty
+from safedsr.adapt import certify, ladder, penalty
 from safedsr.adapt.certify import Bound, Certificate
 from safedsr.adapt.config import CertificateConfig, ClimbConfig
 from safedsr.adapt.costs import experience_of, task_of
@@ -22,7 +22,7 @@ from safedsr.agents.safedsr.equations import DsrPolicy, Weights, all_features, b
 from safedsr.agents.safedsr.learner import go_on, init
 from safedsr.agents.safedsr.rehearsal import learn_from
 from safedsr.core.replay import Codec
-from safedsr.engine.evaluate import Outcome, run_episodes
+from safedsr.engine.evaluate import Outcome, run_episodes, run_keys
 from safedsr.engine.program import Program
 from safedsr.envs.environment import Spec
 from safedsr.envs.grid.environment import scene_of
@@ -235,6 +235,21 @@ def test_the_search_looks_between_and_above_the_values_of_the_ladder(monkeypatch
     found, _ = search_penalty(with_lam(moved, [3.0]), moved.task)
     assert wanted / 1.2 <= float(found.policy.lam[0]) <= wanted * 1.2
     assert len(set(tried)) <= len(LADDER) + 10 and (wanted > 51 or max(tried) < 80)
+
+
+def test_search_and_certificate_have_the_same_share_of_random_actions(monkeypatch, agent):
+    """Every episode of an adaptation has the ε at which the policy will act."""
+    used = []
+
+    def watched(policy, task, keys, epsilon=0.0):
+        used.append(epsilon)
+        return run_keys(policy, task, keys, epsilon)
+
+    for module in (penalty, certify):
+        monkeypatch.setattr(module, "run_keys", watched)
+    found = adapt(agent, HIGH_ROAD, "memory", 0.5, CertificateConfig(episodes=20, epsilon=0.3), ClimbConfig(updates=20))
+    assert set(used) == {0.3} and len(used) > len(LADDER) and found.certificate.epsilon == 0.3
+    assert "acts with this ε" in found.certificate.assumes
 
 
 def test_simulated_steps_are_counted(agent):

@@ -9,6 +9,7 @@ from safedsr.adapt.combination import as_words, combination
 from safedsr.adapt.config import LEVELS, CertificateConfig, ClimbConfig, Tell, silent
 from safedsr.adapt.costs import Costs, experience_of, task_of
 from safedsr.adapt.diagnostics import remarks
+from safedsr.adapt.mixture import mix, require_mixable
 from safedsr.adapt.online import learn_in
 from safedsr.adapt.penalty import learn_penalty, score, search_penalty
 from safedsr.adapt.refit import refit
@@ -16,8 +17,9 @@ from safedsr.adapt.successor import learn_from_memory
 from safedsr.adapt.walks import walking
 from safedsr.engine.evaluate import WALKED
 from safedsr.envs.environment import Task
+from safedsr.envs.memory import Remembered
 from safedsr.errors import UserError, unknown
-from safedsr.runs.policy import AnyPolicy
+from safedsr.runs.policy import AnyPolicy, TrainedPolicy
 
 AUTO = "auto"
 STAGE = 10_000  # environment steps of the level 'full' between two evaluations
@@ -42,6 +44,7 @@ class Rung(NamedTuple, Generic[AnyPolicy]):
             "level": self.level,
             "seconds": self.seconds,
             "lam": _floats(self.agent.policy.lam),
+            **_mixture(self.agent),
             "simulated_steps": self.simulated_steps,
             **({} if self.real_steps is None else real),
             **self.certificate.to_dict(),
@@ -60,7 +63,8 @@ class Adapted(NamedTuple, Generic[AnyPolicy]):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers for JSON."""
-        own = {"level": self.level, "lam": _floats(self.agent.policy.lam), **self.certificate.to_dict()}
+        lam = {"lam": _floats(self.agent.policy.lam), **_mixture(self.agent)}
+        own = {"level": self.level, **lam, **self.certificate.to_dict()}
         words = {"remarks": list(self.remarks), "notes": list(self.notes)}
         return {**own, **words, "rungs": [rung.to_dict() for rung in self.rungs]}
 
@@ -87,12 +91,14 @@ def adapt(
     show: Callable[[Rung], None] = lambda rung: None,
     *,
     from_memory: bool = False,
+    mixture: bool = False,
     tell: Tell = silent,
 ) -> Adapted[AnyPolicy]:
     """Apply the levels up to `level` and certify the last; "auto" certifies each and stops at the first that passes.
 
     Without `costs`, those of the agent's task stay and only the budget is new; then the cost weights stay too.
     With `from_memory`, λ is searched and certified on walks through the replay memory, without any environment.
+    With `mixture`, each episode may draw one of two λ, if this gives more return within the budgets.
 
     `show` is called with each certified level, `tell` with what is done at the moment.
 
@@ -111,6 +117,8 @@ def adapt(
     task = task_of(agent, costs, budget)
     if from_memory:
         _require_no_steps(level, spend)
+    if mixture:
+        require_mixable(agent)
     trial = walking(agent, task) if from_memory else task
     request = Request(costs, task, trial, spend, certificate.epsilon, min(certificate.require + MARGIN, 1.0), tell)
     factors = combination(agent, task)
@@ -122,6 +130,8 @@ def adapt(
     for name in LEVELS[: LEVELS.index(last) + 1]:
         tell(f"level '{name}'", 0.0)
         current = RUNGS[name](current, request)
+        if mixture and name != "cost":
+            current = _mixed(current, request, certificate)
         if level in (name, AUTO):
             seconds = time.perf_counter() - began
             used, simulated = host.steps - steps if host else None, _walked() - walked
@@ -199,6 +209,13 @@ def _memory(agent: AnyPolicy, request: Request) -> AnyPolicy:
     return learn_from_memory(agent, request.task, *how, trial=request.trial, tell=request.tell)[0]
 
 
+def _mixed(agent: AnyPolicy, request: Request, certificate: CertificateConfig) -> AnyPolicy:
+    request.tell("searching a mixture of two λ", 0.0)
+    few = isinstance(request.trial.params, Remembered) or bool(agent.job.environment.host)
+    episodes = certificate.count(few=few)
+    return mix(agent, request.trial, request.epsilon, request.enough, episodes, certificate.confidence)
+
+
 def _full(agent: AnyPolicy, request: Request) -> AnyPolicy:
     how = {"task": request.task, "epsilon": request.epsilon, "required": request.enough}
     best, top = agent, score(agent, **how)
@@ -213,6 +230,10 @@ def _full(agent: AnyPolicy, request: Request) -> AnyPolicy:
         if agent.job.terms.goals and top.safe >= request.enough:
             break
     return best
+
+
+def _mixture(agent: TrainedPolicy) -> dict[str, Any]:
+    return {"mixture": agent.mixture._asdict()} if agent.mixture else {}
 
 
 def _floats(lam: Any) -> list[float]:

@@ -58,13 +58,16 @@ def score(
     agent: TrainedPolicy, task: Task, epsilon: float, batches: int = 1, seed: int = 0, required: float = 1.0
 ) -> Score:
     """Score of `batches` × `BATCH` simulated episodes; `required` is the share that has to be safe."""
+    return judge(outcome_of(agent, task, epsilon, batches, seed), task, agent.job.terms, required)
+
+
+def outcome_of(agent: TrainedPolicy, task: Task, epsilon: float, batches: int = 1, seed: int = 0) -> Outcome:
+    """The outcome of `batches` × `BATCH` simulated episodes."""
     slow = agent.job.environment.host and not isinstance(task.params, Remembered)
     size = HOST_BATCH if slow else BATCH
     keys = jax.random.split(jax.random.key(seed), FINAL_BATCHES * size).reshape(FINAL_BATCHES, size)
     found = [run_keys(agent, task, keys[n], epsilon) for n in range(batches)]
-    return judge(
-        Outcome(*(np.concatenate(field) for field in zip(*found, strict=True))), task, agent.job.terms, required
-    )
+    return Outcome(*(np.concatenate(field) for field in zip(*found, strict=True)))
 
 
 def judge(o: Outcome, task: Task, terms: Terms, required: float) -> Score:
@@ -86,6 +89,7 @@ def search_penalty(
 ) -> tuple[AnyPolicy, Score]:
     """The agent with the λ of the best score; with several costs, each λ_j is searched in turn, twice."""
     lam = np.asarray(agent.policy.lam, np.float32)
+    agent = with_lam(agent, lam)  # one λ, also if it was a mixture
     judged = partial(score, task=task, epsilon=epsilon, required=required)
     ladder = np.asarray(LADDER, np.float32)[:, None] * lam_unit(agent, task)
     best = judged(agent, batches=FINAL_BATCHES)

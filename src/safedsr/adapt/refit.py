@@ -51,7 +51,7 @@ def refit(agent: AnyPolicy, costs: Costs, rewards: bool = False, strength: float
     assert agent.trainer.adaptable
     units = units_of(new, task)
     learner = agent.trainer.adaptable.with_rows(policy.learner, units)
-    return new.changed(policy=policy._replace(learner=learner, lam=_lam_for(agent, units, len(task.budgets))))
+    return new.with_policy(policy._replace(learner=learner, lam=_lam_for(agent, units, len(task.budgets))))
 
 
 def ridge(phi: np.ndarray, gram: np.ndarray, targets: np.ndarray, strength: float) -> np.ndarray:

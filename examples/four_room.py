@@ -40,9 +40,11 @@ TRAPS = np.argwhere(CELLS == "T")
 def rooms(**settings) -> gym.Env:
     """four-room with flags between 0 and 1."""
     env = gym.make("four-room-v0", disable_env_checker=True, **settings)
-    high = np.ones(env.observation_space.shape, np.float32)
+    high = np.ones(env.observation_space.shape, np.int32)  # type: ignore[arg-type]
     high[:2] = env.observation_space.high[:2] - 1  # type: ignore[attr-defined]
-    return gym.wrappers.TransformObservation(env, lambda obs: obs, gym.spaces.Box(np.zeros_like(high), high))
+    return gym.wrappers.TransformObservation(
+        env, lambda obs: obs, gym.spaces.Box(np.zeros_like(high), high, dtype=np.int32)
+    )
 
 
 def maze() -> gym.Env:

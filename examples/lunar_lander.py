@@ -8,8 +8,8 @@
         --penalty-start 60000 --out runs/lander
     safedsr evaluate runs/lander --env examples/lunar_lander.py:lander $L
 
-Gymnasium's bounds of the observations (10 for speeds) are far larger than what occurs. Agents get observations that are
-scaled by their bounds, so `lander` states bounds of 1, and the agents get the observations as they are.
+Gymnasium's bounds of the observations (10 for speeds) are far larger than what occurs in a landing. Agents get
+observations that are scaled by their bounds, so `lander` has narrower ones.
 """
 
 import gymnasium as gym
@@ -17,10 +17,10 @@ import numpy as np
 
 
 def lander() -> gym.Env:
-    """LunarLander with bounds that fit what its observations are."""
-    low, high = np.array([-1.0] * 6 + [0.0] * 2, np.float32), np.ones(8, np.float32)
+    """LunarLander whose observations are clipped to 1.5; the last two say which legs touch the ground."""
+    bounds = gym.spaces.Box(np.array([-1.5] * 6 + [0.0] * 2, np.float32), np.array([1.5] * 6 + [1.0] * 2, np.float32))
     env = gym.make("LunarLander-v3", disable_env_checker=True)
-    return gym.wrappers.TransformObservation(env, lambda obs: obs, gym.spaces.Box(low, high))
+    return gym.wrappers.TransformObservation(env, lambda obs: np.clip(obs, bounds.low, bounds.high), bounds)
 
 
 def fuel(obs, action, next_obs, reward, info, main=1.0, side=0.1):

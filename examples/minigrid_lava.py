@@ -24,8 +24,8 @@ class WithoutLava(gym.Wrapper):
         self.observation_space = gym.spaces.Box(0.0, np.array([grid.width, grid.height, 3.0], np.float32))
         self.action_space = gym.spaces.Discrete(3)  # left, right, forward: there is nothing to carry or to open
 
-    def reset(self, **settings):
-        _, info = self.env.reset(**settings)
+    def reset(self, *, seed=None, options=None):
+        _, info = self.env.reset(seed=seed, options=options)
         cells = self.unwrapped.grid.grid
         cells[:] = [None if isinstance(cell, Lava) else cell for cell in cells]
         return self._where(), info

@@ -20,7 +20,7 @@ import numpy as np
 def field() -> gym.Env:
     """resource-gathering with flags between 0 and 1."""
     env = gym.make("resource-gathering-v0", disable_env_checker=True)
-    bounds = gym.spaces.Box(np.zeros(4, np.float32), np.array([4.0, 4.0, 1.0, 1.0], np.float32))
+    bounds = gym.spaces.Box(np.zeros(4, np.int32), np.array([4, 4, 1, 1], np.int32), dtype=np.int32)
     return gym.wrappers.TransformObservation(env, lambda obs: obs, bounds)
 
 

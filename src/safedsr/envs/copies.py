@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 
-from safedsr.envs.functions import Args, NoInfo, StepFunction
+from safedsr.envs.functions import Args, NoInfo, StepFunction, plain_args
 from safedsr.errors import EnvironmentFailed, UserError
 from safedsr.types import Transition
 
@@ -133,10 +133,10 @@ class Batch(gymnasium.Env):
     @args.setter
     def args(self, args: Sequence[Args]) -> None:
         self._args = args
-        functions, places = self.labelling.costs, self.labelling.places
-        self._costs = [list(zip([f.bound(one) for f in functions], places, strict=True)) for one in args]
-        success = self.labelling.success
-        self._success = [success.bound(one) if success else None for one in args]
+        (_, functions, success, *_), plain = self.labelling, [plain_args(one) for one in args]
+        places = self.labelling.places
+        self._costs = [list(zip([f.bound(one) for f in functions], places, strict=True)) for one in plain]
+        self._success = [success.bound(one) if success else None for one in plain]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         """New episodes in all copies."""
@@ -241,7 +241,8 @@ class Host:
     def relabel(self, steps: Transition, args: Args, space: spaces.Space) -> Transition:
         """Stored steps [n] with the costs that the functions give them."""
         cost = np.zeros((len(steps.action), self.columns.costs), np.float32)
-        restore, functions = partial(spaces.unflatten, space), [one.bound(args) for one in self.labelling.costs]
+        plain = plain_args(args)
+        restore, functions = partial(spaces.unflatten, space), [one.bound(plain) for one in self.labelling.costs]
         for n, (obs, action, next_obs, reward) in enumerate(
             zip(
                 np.asarray(steps.obs),

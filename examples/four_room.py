@@ -2,11 +2,11 @@
 
     pip install "safedsr[envs]"
     F="--env examples/four_room.py:rooms --cost-fn examples/four_room.py:forbidden"
-    safedsr train safedsr-plus $F --reward-entries 0 1 --budget 0.5 --steps 150000 --octaves 0 --out runs/rooms
+    safedsr train safedsr-plus $F --reward-entries 0 1 --budget 0.5 --steps 100000 --octaves 0 --out runs/rooms
     safedsr adapt runs/rooms $F --cost-arg kind=1 --out runs/rooms-2
 
     M="--env examples/four_room.py:maze --cost-fn examples/four_room.py:traps"
-    safedsr train safedsr-plus $M --reward-entries 0 1 2 --budget 0.5 --steps 150000 --octaves 0 --out runs/maze
+    safedsr train safedsr-plus $M --reward-entries 0 1 2 --budget 0.5 --steps 100000 --octaves 0 --out runs/maze
     safedsr adapt runs/maze $M --cost-arg left=1 --out runs/maze-2
 
 The reward has an entry for each kind. In `rooms`, kind 2 is forbidden, later kind 1. In `maze`, traps cost 1 a step

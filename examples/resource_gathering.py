@@ -3,7 +3,7 @@
     pip install "safedsr[envs]"
     C="--env examples/resource_gathering.py:field --cost-fn examples/resource_gathering.py:danger"
     safedsr train safedsr-plus $C --reward-entries 1 2 --budget-kind discounted-mean --gamma 0.95 --budget 0.02 \\
-        --steps 100000 --epsilon-end 0.1 --plan-epsilon 0.1 --out runs/gathering
+        --steps 60000 --epsilon-end 0.1 --plan-epsilon 0.1 --out runs/gathering
     safedsr adapt runs/gathering $C --cost-arg row=2 --cost-arg column=4 --out runs/gathering-closed
 
 The known front of discounted returns (γ = 0.95), as (death, gold, gem): (0, 0, 0.599), (0, 0.540, 0) and

@@ -1,6 +1,6 @@
 """Measure an example: train, evaluate, change the cost, adapt, certify in the environment; one CSV line for each.
 
-    pip install "safedsr[envs]"
+    pip install "safedsr[envs]"   (for cartpole-gymnax also: pip install gymnax six)
     python examples/measure.py lunar-lander safedqn --seeds 10 11 12 --out runs/lander
 
 A seed has the lines `trained` (its own cost), `changed` (the same policy, new cost) and, if the agent can adapt,
@@ -26,7 +26,7 @@ import zones
 import safedsr
 from safedsr.engine.evaluate import Evaluation, evaluate
 from safedsr.engine.lanes import use_cores
-from safedsr.envs import from_gymnasium
+from safedsr.envs import from_gymnasium, from_gymnax
 from safedsr.envs.environment import Environment, make_task
 
 DQN = {"epsilon_end": 0.05, "epsilon_from": 0, "train_start": 1_000, "rule": "chance", "lam_step": 0.05}
@@ -64,18 +64,24 @@ def plus(epsilon: float = 0.05, **more: Any) -> dict[str, Any]:
     return {"epsilon_end": epsilon, "plan_epsilon": epsilon, **more}
 
 
+ZONE_MOVES = {"low": -9.0, "high": -0.3}
+CARTPOLE = {
+    "safedsr-plus": plus(copies=1),
+    "safedqn": {**DQN, "epsilon_to": 20_000, "penalty_start": 20_000, "copies": 1},
+    "ppo-lag": {"steps_per_epoch": 5_000, "copies": 1},
+    "cpo": {"steps_per_epoch": 5_000, "copies": 1},
+}
 CASES = {
     "cartpole": Case(
-        lambda: from_gymnasium("CartPole-v1", cost=zones.between, time_limit=200),
+        lambda: from_gymnasium("CartPole-v1", cost=zones.between, time_limit=200), 5, ZONE_MOVES, 100_000, CARTPOLE
+    ),
+    "cartpole-gymnax": Case(
+        lambda: from_gymnax("CartPole-v1", {"max_steps_in_episode": 200}, cost=zones.between),
         5,
-        {"low": -9.0, "high": -0.3},
+        ZONE_MOVES,
         100_000,
-        {
-            "safedsr-plus": plus(),
-            "safedqn": {**DQN, "epsilon_to": 20_000, "penalty_start": 20_000},
-            "ppo-lag": {"steps_per_epoch": 5_000},
-            "cpo": {"steps_per_epoch": 5_000},
-        },
+        CARTPOLE,
+        certificate={"episodes": 1_000},
     ),
     "minigrid-lava": Case(
         lambda: from_gymnasium(minigrid_lava.room, cost=minigrid_lava.lava),

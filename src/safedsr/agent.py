@@ -43,18 +43,21 @@ class Agent(TrainedPolicy):
         show: Callable[[Rung], None] = lambda rung: None,
         *,
         from_memory: bool = False,
+        mixture: bool = False,
         **settings: Any,
     ) -> Adapted["Agent"]:
         """Apply the adaptation levels up to "cost", "penalty", "memory" or "full", or until one passes ("auto").
 
-        Without `costs`, the agent adapts to another budget. With `from_memory`, it uses no environment at all. `show`
-        is called after each certified level. Fields of `certificate` and `spend` may be given by name, such as
+        Without `costs`, the agent adapts to another budget. With `from_memory`, it uses no environment at all. With
+        `mixture`, each episode may draw one of two λ; `drawn` then gives the agent of an episode. `show` is called
+        after each certified level. Fields of `certificate` and `spend` may be given by name, such as
         require=0.95 or updates=2000.
         """
         judged = {field.name for field in fields(CertificateConfig)} & settings.keys()
         certificate = with_settings(certificate, {name: settings.pop(name) for name in judged})
         spend = with_settings(spend, settings)
-        return ladder.adapt(self, costs, level, budget, certificate, spend, show, from_memory=from_memory)
+        how = {"from_memory": from_memory, "mixture": mixture}
+        return ladder.adapt(self, costs, level, budget, certificate, spend, show, **how)
 
     def certify(self, costs: Costs | None = None, budget: Any = None, **settings: Any) -> Certificate:
         """Bounds on safety and costs of this policy, from simulated episodes."""

@@ -13,12 +13,10 @@ Its authors give the Pareto front of discounted returns, so the budget is one of
 import argparse
 import contextlib
 import csv
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-import jax.numpy as jnp
 import numpy as np
 
 import safedsr
@@ -27,8 +25,7 @@ from safedsr.agents.registry import find_algorithm
 from safedsr.cli.display import progress_bar
 from safedsr.engine.train import train
 from safedsr.envs import from_gymnasium, make_task
-from safedsr.envs.environment import Environment, Step
-from safedsr.envs.twins import make_twin
+from safedsr.envs.twins.minecart import make_minecart
 from safedsr.validation import with_settings
 
 ID, GAMMA = "minecart-deterministic-v0", 0.98
@@ -53,7 +50,7 @@ VALUE_BASED: dict[str, Any] = {
 SETTINGS: dict[str, dict[str, Any]] = {
     "safedqn": {**VALUE_BASED, "hidden": (256, 256, 256)},
     "safedsr": {**VALUE_BASED, "freeze": 60_000},
-    "safedsr-plus": {"epsilon_end": 0.05, "epsilon_to": 60_000, "plan_epsilon": 0.05, "penalty_start": 60_000},
+    "safedsr-plus": {**VALUE_BASED, "beta_c": 0.25, "plan_epsilon": 0.05, "penalty_start": 60_000},
     "ppo-lag": {"steps_per_epoch": 5_000},
     "cpo": {"steps_per_epoch": 5_000},
 }
@@ -62,17 +59,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def fuel(obs, action, next_obs, reward, info, price=1.0):
     """The fuel of a step, times its price."""
     return -price * reward[2]
-
-
-def compiled() -> Environment:
-    """minecart in JAX with ore 1 as the reward; a cart that comes home sells what it has loaded before."""
-    both = make_twin("minecart")
-
-    def step(key: Any, cart: Any, action: Any, params: Any) -> tuple[Any, Step]:
-        after, found = both.step(key, cart, action, params)
-        return after, found._replace(reward=jnp.where(found.terminated, cart.load[0], 0.0))
-
-    return replace(both, name="minecart, ore 1", step=step)
 
 
 def discounted(agent: Any, price: float = 1.0) -> tuple[float, float]:
@@ -114,7 +100,7 @@ def main() -> None:
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="other settings of the algorithm")
     args = parser.parse_args()
     changes = {name: _number(value) for name, value in (text.split("=") for text in args.set)}
-    env = compiled() if args.compiled else from_gymnasium(ID, reward=0, cost=fuel)
+    env = make_minecart(1000, ore=0) if args.compiled else from_gymnasium(ID, reward=0, cost=fuel)
     tasks = tuple(make_task(env, budget)._replace(name=f"fuel ≤ {budget:g}") for budget in args.budgets)
     agent = with_settings(
         find_algorithm(args.algorithm).default, {**SETTINGS[args.algorithm], "gamma": GAMMA, **changes}

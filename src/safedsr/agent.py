@@ -56,8 +56,9 @@ class Agent(TrainedPolicy):
         judged = {field.name for field in fields(CertificateConfig)} & settings.keys()
         certificate = with_settings(certificate, {name: settings.pop(name) for name in judged})
         spend = with_settings(spend, settings)
-        how = {"from_memory": from_memory, "mixture": mixture}
-        return ladder.adapt(self, costs, level, budget, certificate, spend, show, **how)
+        return ladder.adapt(
+            self, costs, level, budget, certificate, spend, show, from_memory=from_memory, mixture=mixture
+        )
 
     def certify(self, costs: Costs | None = None, budget: Any = None, **settings: Any) -> Certificate:
         """Bounds on safety and costs of this policy, from simulated episodes."""

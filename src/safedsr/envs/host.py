@@ -298,8 +298,8 @@ def _cost_names(labelling: Labelling, seen: Probe, title: str) -> tuple[tuple[st
     for function in labelling.costs:
         try:
             key = function.about.get("info")  # an entry that the first step may not have
-            known = key is not None and key in seen.infos
-            found = seen.infos[key] if known else function(*seen.step, plain_args(function.defaults))
+            known = isinstance(key, str) and key in seen.infos
+            found = seen.infos[str(key)] if known else function(*seen.step, plain_args(function.defaults))
         except Exception as error:
             raise UserError(
                 f"the cost function '{function.name}' raised {type(error).__name__}: {error} in the first step of "

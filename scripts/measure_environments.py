@@ -22,7 +22,7 @@ SEEDS = range(10, 20)
 GRIDS = ("minigrid-lava", "resource-gathering", "four-room", "sft-cop-maze")
 CARTPOLE = ("cartpole", "cartpole-gymnax")
 STAGES = ("trained", "changed", "adapted")
-JOBS = [  # the most important first
+JOBS: list[tuple[str, str]] = [  # the most important first
     ("lunar-lander", "safedqn"),
     *itertools.product((*GRIDS, *CARTPOLE, "highway"), ("safedsr-plus",)),
     *itertools.product((*CARTPOLE, *GRIDS), ("safedqn",)),

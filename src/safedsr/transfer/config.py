@@ -24,11 +24,11 @@ class TransferConfig:
     """First λ."""
     lam_step: float = 0.1
     """λ rises by this after an episode over its budget."""
-    lam_most: float = 4.0
+    lam_most: float = 2.0
     """Largest λ."""
     chance: float = 0.02
     """Share of episodes over the budget at which λ stays as it is."""
-    states: int = 2**16
+    states: int = 2**15
     """Largest number of states that the memory holds."""
     learn_every: int = 100
     """Environment steps between two rounds of learning."""

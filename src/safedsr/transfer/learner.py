@@ -107,7 +107,7 @@ def init(key: Array, tools: Tools) -> Traveller:
 def direction(s: Traveller, params: PyTree, lam: Array, tools: Tools) -> Array:
     """w_r - λ·w_c of all features, with the worth of novelty last."""
     weights = tools.rooms.weights(s.guess, params)
-    return jnp.append(weights.w_r - lam[0] * weights.w_c[0], tools.config.bonus)
+    return jnp.append(weights.w_r - lam[0] * weights.w_c, tools.config.bonus)
 
 
 def features_of(s: Traveller, tools: Tools) -> Array:
@@ -145,10 +145,10 @@ def scores(s: Traveller, walk: Walk, aim: Array, tools: Tools) -> Array:
     return jnp.where(old, s.table[jnp.maximum(walk.state, 0)], s.usual[cell]) @ aim
 
 
-def start(walk_memory: Memory, params: PyTree, key: Array, tools: Tools) -> tuple[Memory, Episode, Array]:
+def start(before: Memory, params: PyTree, key: Array, tools: Tools) -> tuple[Memory, Episode, Array]:
     """A new episode and the number of its first state."""
     episode = episodes.start(tools.environment, key, params)
-    m, state = memories.enter(walk_memory, tools.rooms.key(episode.obs), tools.rooms.cell(episode.obs))
+    m, state = memories.enter(before, tools.rooms.key(episode.obs), tools.rooms.cell(episode.obs))
     return m, episode, state
 
 
@@ -156,7 +156,7 @@ def advance(s: Traveller, walk: Walk, luck: Array, params: PyTree, tools: Tools)
     """One step; also its reward, cost, end and goal."""
     config, environment, rooms = tools
     weights = rooms.weights(s.guess, params)
-    aim = jnp.append(weights.w_r - walk.multiplier.lam[0] * weights.w_c[0], config.bonus)
+    aim = jnp.append(weights.w_r - walk.multiplier.lam[0] * weights.w_c, config.bonus)
     tied = scores(s, walk, aim, tools) + TIE * luck[2:]
     action = epsilon_greedy(luck[:2], jnp.argmax(tied), config.epsilon, environment.spec.actions)
     key = jax.random.key(0)  # nothing in the environment is random
@@ -196,8 +196,9 @@ def round_of(carry: tuple[Traveller, Walk], _: None, params: PyTree, tools: Tool
         lambda walk, luck: advance(s, walk, luck, params, tools), walk, luck
     )
     m = walk.memory
-    fresh = memories.filled(m) & (jnp.arange(len(m.keys)) >= old)
-    table = jnp.where(fresh[:, None, None], s.usual[m.cells], s.table)
+    fresh = old + jnp.arange(2 * config.learn_every)  # at most two new states a step: one entered, one after a reset
+    fresh = jnp.where(fresh < m.count, fresh, len(m.keys))
+    table = s.table.at[fresh].set(s.usual[m.cells[jnp.minimum(fresh, len(m.keys) - 1)]], mode="drop")
     guess = guesses.push(s.guess, codes, rewards, costs)
     s = s._replace(key=key, multiplier=walk.multiplier, memory=m, table=table, guess=guess)
     return (learn(s, visited, params, tools), walk), counts.sum(0)
@@ -207,8 +208,7 @@ def greedy_episode(s: Traveller, params: PyTree, tools: Tools) -> Array:
     """Return, cost, success and length of one episode without random actions; nothing is learnt or stored."""
     limit = tools.environment.spec.time_limit
     assert limit
-    quiet = Tools(tools.config, tools.environment, tools.rooms)
-    m, episode, state = start(s.memory, params, s.key, quiet)
+    m, episode, state = start(s.memory, params, s.key, tools)
     aim = direction(s, params, s.multiplier.lam, tools)
 
     def one(carry: tuple[Memory, Episode, Array, Array], _: None):

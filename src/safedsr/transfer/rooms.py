@@ -7,13 +7,19 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from safedsr.agents.safedsr.equations import Weights
 from safedsr.envs.twins.four_room import EVENTS, KINDS, Map, cells, event, read_map
 from safedsr.transfer import guess as guesses
 from safedsr.transfer.guess import Guess
 from safedsr.types import PyTree
 
 LEARNT = 32  # largest number of features of an agent that learns them
+
+
+class Weights(NamedTuple):
+    """The reward and the cost of each feature."""
+
+    w_r: Array  # [features]
+    w_c: Array  # [features]
 
 
 class Rooms(NamedTuple):
@@ -47,7 +53,7 @@ def rooms_of(known: bool, curiosity: float, plan: Map | None = None) -> Rooms:
         def true_weights(guess: Guess, params: PyTree) -> Weights:
             del guess
             worth = jnp.concatenate([jnp.zeros(1), jnp.asarray(params.shapes), jnp.array([1.0, 0.0])])
-            return Weights(worth, trap[None])
+            return Weights(worth, trap)
 
         n = len(EVENTS)
         return Rooms(count, n, n, key, cell, lambda obs: event(obs, plan), lambda guess: jnp.eye(n), true_weights)
@@ -63,6 +69,6 @@ def rooms_of(known: bool, curiosity: float, plan: Map | None = None) -> Rooms:
     def weights(guess: Guess, params: PyTree) -> Weights:
         del params
         features = features_of(guess)
-        return Weights(guesses.rewards(guess, curiosity) @ features, (guesses.costs(guess) @ features)[None])
+        return Weights(guesses.rewards(guess, curiosity) @ features, guesses.costs(guess) @ features)
 
     return Rooms(count, codes, LEARNT, key, cell, lambda obs: groups.index((), obs), features_of, weights)

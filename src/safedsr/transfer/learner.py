@@ -32,6 +32,7 @@ from safedsr.transfer.rooms import Rooms
 from safedsr.types import PyTree
 
 TIE = 1e-6  # equal scores are ordered at random
+UNROLLED = 10  # steps of a loop on an accelerator, where each iteration launches its own kernels
 EVERY = 1000  # steps between two counts in the report of a task
 
 
@@ -54,6 +55,7 @@ class Walk(NamedTuple):
     memory: Memory
     episode: Episode
     state: Array  # [] number of the present state
+    first: Array  # [] number of the state in which episodes begin
 
 
 class Report(NamedTuple):
@@ -140,15 +142,14 @@ def begin(s: Traveller, params: PyTree, before: PyTree, tools: Tools) -> tuple[T
 
 def scores(s: Traveller, walk: Walk, aim: Array, tools: Tools) -> Array:
     """Q - λ·K [A] in the present state; in a state that is new since the last learning, those of its cell."""
-    cell = tools.rooms.cell(walk.episode.obs)
     old = (walk.state != NONE) & (walk.state < s.memory.count)
-    return jnp.where(old, s.table[jnp.maximum(walk.state, 0)], s.usual[cell]) @ aim
+    return jnp.where(old, s.table[jnp.maximum(walk.state, 0)], s.usual[tools.rooms.key(walk.episode.obs) % len(s.usual)]) @ aim
 
 
 def start(before: Memory, params: PyTree, key: Array, tools: Tools) -> tuple[Memory, Episode, Array]:
     """A new episode and the number of its first state."""
     episode = episodes.start(tools.environment, key, params)
-    m, state = memories.enter(before, tools.rooms.key(episode.obs), tools.rooms.cell(episode.obs))
+    m, state = memories.enter(before, tools.rooms.key(episode.obs))
     return m, episode, state
 
 
@@ -162,13 +163,13 @@ def advance(s: Traveller, walk: Walk, luck: Array, params: PyTree, tools: Tools)
     key = jax.random.key(0)  # nothing in the environment is random
     after, moment = episodes.step_or_restart(environment, key, walk.episode, action, params)
     step = moment.step
-    m, entered = memories.enter(walk.memory, rooms.key(step.obs), rooms.cell(step.obs))
+    m, entered = memories.enter(walk.memory, rooms.key(step.obs))
     m = memories.record(m, walk.state, action, entered, rooms.code(step.obs), step.terminated)
-    m, following = memories.enter(m, rooms.key(after.obs), rooms.cell(after.obs))
+    following = jnp.where(moment.done, walk.first, entered)
     tuned = multiplier.chance(walk.multiplier, Ended(moment.cost, jnp.full(1, config.budget)), config.multiplier)
     tuned = jax.tree.map(lambda new, old: jnp.where(moment.done, new, old), tuned, walk.multiplier)
     counts = jnp.stack([step.reward, step.cost[0], moment.done, moment.done & step.success])
-    return Walk(tuned, m, after, following), (counts, walk.state, rooms.code(step.obs), step.reward, step.cost[0])
+    return Walk(tuned, m, after, following, walk.first), (counts, walk.state, rooms.code(step.obs), step.reward, step.cost[0])
 
 
 def learn(s: Traveller, visited: Array, params: PyTree, tools: Tools) -> Traveller:
@@ -191,14 +192,14 @@ def round_of(carry: tuple[Traveller, Walk], _: None, params: PyTree, tools: Tool
     s, walk = carry
     key, luck_key = jax.random.split(s.key)
     luck = jax.random.uniform(luck_key, (config.learn_every, 2 + tools.environment.spec.actions))
-    old = s.memory.count
+    old, unroll = s.memory.count, 1 if jax.default_backend() == "cpu" else UNROLLED
     walk, (counts, visited, codes, rewards, costs) = jax.lax.scan(
-        lambda walk, luck: advance(s, walk, luck, params, tools), walk, luck
+        lambda walk, luck: advance(s, walk, luck, params, tools), walk, luck, unroll=unroll
     )
     m = walk.memory
-    fresh = old + jnp.arange(2 * config.learn_every)  # at most two new states a step: one entered, one after a reset
+    fresh = old + jnp.arange(config.learn_every + 1)  # at most one new state a step, and the first of all
     fresh = jnp.where(fresh < m.count, fresh, len(m.keys))
-    table = s.table.at[fresh].set(s.usual[m.cells[jnp.minimum(fresh, len(m.keys) - 1)]], mode="drop")
+    table = s.table.at[fresh].set(s.usual[m.keys[jnp.minimum(fresh, len(m.keys) - 1)] % len(s.usual)], mode="drop")
     guess = guesses.push(s.guess, codes, rewards, costs)
     s = s._replace(key=key, multiplier=walk.multiplier, memory=m, table=table, guess=guess)
     return (learn(s, visited, params, tools), walk), counts.sum(0)
@@ -213,9 +214,9 @@ def greedy_episode(s: Traveller, params: PyTree, tools: Tools) -> Array:
 
     def one(carry: tuple[Memory, Episode, Array, Array], _: None):
         m, episode, state, alive = carry
-        found = scores(s, Walk(s.multiplier, m, episode, state), aim, tools)
+        found = scores(s, Walk(s.multiplier, m, episode, state, state), aim, tools)
         after, moment = episodes.step(tools.environment, s.key, episode, jnp.argmax(found), params)
-        m, state = memories.enter(m, tools.rooms.key(after.obs), tools.rooms.cell(after.obs))
+        m, state = memories.enter(m, tools.rooms.key(after.obs))
         step = moment.step
         out = alive * jnp.stack([step.reward, step.cost[0], step.success.astype(jnp.float32), 1.0])
         return (m, after, state, alive * (1.0 - moment.done)), out
@@ -228,7 +229,7 @@ def run_task(s: Traveller, params: PyTree, before: PyTree, tools: Tools) -> tupl
     config = tools.config
     s, borrowed = begin(s, params, before, tools)
     m, episode, state = start(s.memory._replace(lost=jnp.zeros_like(s.memory.lost)), params, s.key, tools)
-    walk = Walk(s.multiplier, m, episode, state)
+    walk = Walk(s.multiplier, m, episode, state, state)
     (s, _), counts = jax.lax.scan(
         partial(round_of, params=params, tools=tools), (s, walk), length=config.steps // config.learn_every
     )
@@ -255,7 +256,7 @@ def run_task(s: Traveller, params: PyTree, before: PyTree, tools: Tools) -> tupl
 @partial(jax.jit, static_argnames="tools", donate_argnums=0)
 def run_trials(s: Traveller, params: PyTree, before: PyTree, tools: Tools) -> tuple[Traveller, Report]:
     """One task of every trial at once: states and parameters have a leading axis."""
-    return jax.vmap(partial(run_task, tools=tools))(s, params, before)
+    return jax.vmap(partial(run_task, tools=tools), axis_name=tables.TRIALS)(s, params, before)
 
 
 @partial(jax.jit, static_argnames="tools")

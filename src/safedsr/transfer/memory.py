@@ -17,26 +17,25 @@ class Memory(NamedTuple):
     """States and steps; `n` is the largest number of states."""
 
     places: Array  # [SPARE·n] number of the state whose key is there, or NONE
-    keys: Array  # [n] the state as one integer
-    cells: Array  # [n] its cell
+    keys: Array  # [n] the state as one integer, whose remainder by the number of cells is its cell
     count: Array  # [] number of states
     lost: Array  # [] steps into states for which there was no room
-    after: Array  # [n, A] number of the state that an action led to, or NONE
-    code: Array  # [n, A] what the step did
-    ended: Array  # [n, A] whether it ended the episode
+    steps: Array  # [n, A, 3] for each action: state that it led to or NONE, what the step did, whether it was the last
+
+    @property
+    def after(self) -> Array:
+        """The state that an action led to [n, A], or NONE."""
+        return self.steps[..., 0]
 
 
 def empty(states: int, actions: int) -> Memory:
     """A memory without states."""
-    none = jnp.full((states, actions), NONE)
     zero = jnp.zeros((), jnp.int32)
-    numbers = jnp.full(states, NONE)
-    return Memory(
-        jnp.full(SPARE * states, NONE), numbers, jnp.zeros_like(numbers), zero, zero, none, none, none != NONE
-    )
+    steps = jnp.zeros((states, actions, 3), jnp.int32).at[..., 0].set(NONE)
+    return Memory(jnp.full(SPARE * states, NONE), jnp.full(states, NONE), zero, zero, steps)
 
 
-def enter(m: Memory, key: Array, cell: Array) -> tuple[Memory, Array]:
+def enter(m: Memory, key: Array) -> tuple[Memory, Array]:
     """The number of a state, and the memory with it; NONE where there is no room."""
     size = len(m.places)
     mixed = key.astype(jnp.uint32) * jnp.uint32(2654435761)
@@ -53,7 +52,6 @@ def enter(m: Memory, key: Array, cell: Array) -> tuple[Memory, Array]:
     return m._replace(
         places=m.places.at[put].set(number, mode="drop"),
         keys=m.keys.at[at].set(key, mode="drop"),
-        cells=m.cells.at[at].set(cell, mode="drop"),
         count=m.count + new,
         lost=m.lost + (number == NONE),
     ), number
@@ -63,11 +61,8 @@ def record(m: Memory, state: Array, action: Array, after: Array, code: Array, en
     """The memory after one more step."""
     known = (state != NONE) & (after != NONE)
     at = jnp.where(known, state, len(m.keys))
-    return m._replace(
-        after=m.after.at[at, action].set(after, mode="drop"),
-        code=m.code.at[at, action].set(code, mode="drop"),
-        ended=m.ended.at[at, action].set(ended, mode="drop"),
-    )
+    step = jnp.stack([after, code.astype(jnp.int32), ended.astype(jnp.int32)])
+    return m._replace(steps=m.steps.at[at, action].set(step, mode="drop"))
 
 
 def filled(m: Memory) -> Array:

@@ -28,8 +28,7 @@ class Rooms(NamedTuple):
     cells: int
     codes: int
     features: int
-    key: Callable[[Array], Array]  # obs -> the state as an integer
-    cell: Callable[[Array], Array]  # obs -> number of its cell
+    key: Callable[[Array], Array]  # obs -> the state as an integer; its remainder by `cells` is its cell
     code: Callable[[Array], Array]  # obs after a step -> what the step did
     features_of: Callable[[Guess], Array]  # -> [codes, features]
     weights: Callable[[Guess, PyTree], Weights]  # (…, rewards of the task) -> w_r, w_c
@@ -41,11 +40,9 @@ def rooms_of(known: bool, curiosity: float, plan: Map | None = None) -> Rooms:
     width, count = plan.walls.shape[1], plan.walls.size
     bits = 2 ** jnp.arange(plan.shapes)
 
-    def cell(obs: Array) -> Array:
-        return (width * obs[0] + obs[1]).astype(jnp.int32)
-
     def key(obs: Array) -> Array:
-        return cell(obs) + count * (obs[2:-1].astype(jnp.int32) * bits).sum()
+        cell = (width * obs[0] + obs[1]).astype(jnp.int32)
+        return cell + count * (obs[2:-1].astype(jnp.int32) * bits).sum()
 
     if known:
         trap = jax.nn.one_hot(KINDS + 2, len(EVENTS))
@@ -56,7 +53,7 @@ def rooms_of(known: bool, curiosity: float, plan: Map | None = None) -> Rooms:
             return Weights(worth, trap)
 
         n = len(EVENTS)
-        return Rooms(count, n, n, key, cell, lambda obs: event(obs, plan), lambda guess: jnp.eye(n), true_weights)
+        return Rooms(count, n, n, key, lambda obs: event(obs, plan), lambda guess: jnp.eye(n), true_weights)
 
     groups = cells(plan)
     codes = groups.count(())
@@ -71,4 +68,4 @@ def rooms_of(known: bool, curiosity: float, plan: Map | None = None) -> Rooms:
         features = features_of(guess)
         return Weights(guesses.rewards(guess, curiosity) @ features, guesses.costs(guess) @ features)
 
-    return Rooms(count, codes, LEARNT, key, cell, lambda obs: groups.index((), obs), features_of, weights)
+    return Rooms(count, codes, LEARNT, key, lambda obs: groups.index((), obs), features_of, weights)

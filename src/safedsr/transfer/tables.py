@@ -10,7 +10,8 @@ from jax import Array
 
 from safedsr.transfer.memory import NONE, Memory
 
-CHUNK = 2048  # states that are updated together
+CHUNK = 1024  # states that are updated together
+TRIALS = "trials"  # the axis that agents are mapped over
 
 
 def greedy(table: Array, direction: Array) -> Array:
@@ -21,20 +22,20 @@ def greedy(table: Array, direction: Array) -> Array:
 def backup(table: Array, m: Memory, states: Array, features: Array, direction: Array, usual: Array, plan) -> Array:
     """M of some states [k, A, d] after one step of dynamic programming; actions not tried there are as `usual`."""
     gamma, epsilon = plan
-    after = jnp.maximum(m.after[states], 0)  # [k, A]
-    ahead = table[after]  # [k, A, A, d]
+    after, code, ended = jnp.moveaxis(m.steps[states], -1, 0)  # [k, A] each
+    ahead = table[jnp.maximum(after, 0)]  # [k, A, A, d]
     best = jax.nn.one_hot(jnp.argmax(ahead @ direction, -1), table.shape[1])
     chances = (1 - epsilon) * best + epsilon / table.shape[1]
     on = (chances[..., None] * ahead).sum(2)  # [k, A, d]
-    now = features[m.code[states]]
-    found = now + gamma * (1.0 - m.ended[states])[..., None] * on
-    return jnp.where((m.after[states] == NONE)[..., None], usual[m.cells[states]], found)
+    found = features[code] + gamma * (1.0 - ended)[..., None] * on
+    return jnp.where((after == NONE)[..., None], usual[m.keys[states] % len(usual)], found)
 
 
 def sweep(table: Array, m: Memory, features: Array, direction: Array, usual: Array, plan) -> Array:
     """One pass over all states, the latest first; states of one chunk are updated together."""
     chunk = min(CHUNK, len(table))
-    chunks = -(-m.count // chunk)
+    # The same number for all trials: otherwise each pass would copy the tables of all of them.
+    chunks = -(-jax.lax.pmax(m.count, TRIALS) // chunk)
 
     def some(i: Array, table: Array) -> Array:
         first = jnp.clip((chunks - 1 - i) * chunk, 0, len(table) - chunk)
@@ -54,8 +55,8 @@ def sweeps(count: int, table: Array, m: Memory, features: Array, direction: Arra
 
 def mean_of_cells(table: Array, m: Memory, cells: int) -> Array:
     """M of each cell and action, the mean over its states where the action was tried; novelty 1 if it never was."""
-    tried = (m.after != NONE)[..., None]
-    total = jnp.zeros((cells, *table.shape[1:])).at[m.cells].add(jnp.where(tried, table, 0.0))
-    count = jnp.zeros((cells, table.shape[1], 1)).at[m.cells].add(tried.astype(jnp.float32))
+    tried, where = (m.after != NONE)[..., None], m.keys % cells
+    total = jnp.zeros((cells, *table.shape[1:])).at[where].add(jnp.where(tried, table, 0.0))
+    count = jnp.zeros((cells, table.shape[1], 1)).at[where].add(tried.astype(jnp.float32))
     novel = jax.nn.one_hot(table.shape[2] - 1, table.shape[2])
     return jnp.where(count > 0, total / jnp.maximum(count, 1), novel[None, None])

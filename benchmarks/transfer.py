@@ -21,6 +21,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--agents", default="known,unknown")
     parser.add_argument("--trials", type=int, default=10)
+    parser.add_argument("--first-trial", type=int, default=1)
     parser.add_argument("--tasks", type=int, default=sets.TASKS)
     parser.add_argument("--weights", type=Path, help="SFT-CoP's shapes_weights.csv")
     parser.add_argument("--theirs", type=Path, nargs="*", default=[], help="tables of SFT-CoP's agents")
@@ -28,8 +29,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1e6)
     args = parser.parse_args()
     until = time.time() + 60 * args.minutes
-    trials = tuple(range(1, args.trials + 1))
-    rows = [sets.from_file(args.weights, t, args.tasks) if args.weights else sets.generated(t, args.tasks) for t in trials]
+    trials = tuple(range(args.first_trial, args.first_trial + args.trials))
+    made = (sets.from_file(args.weights, t, args.tasks) if args.weights else sets.generated(t, args.tasks) for t in trials)
+    rows = list(made)
     out = args.out or Path(tempfile.mkdtemp())
     print(f"{jax.devices()[0].device_kind}, {args.trials} trials in one program; agents: {', '.join(ARMS)}", flush=True)
     for name in args.agents.split(","):

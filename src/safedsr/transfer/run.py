@@ -72,7 +72,7 @@ def run_arm(
 ) -> list[Row]:
     """All tasks [trials, tasks, 3] of all trials at once; saves NAME.csv after each task.
 
-    No task begins after the time `until`; the same call goes on later.
+    After the time `until` no further task begins, but each call finishes one at least; the same call goes on later.
     """
     config = find_arm(name)
     if steps is not None:
@@ -84,7 +84,8 @@ def run_arm(
     if state is None:
         state = learner.init_trials(jnp.asarray(trials), tools)
     done, count = len(rows) // len(trials), tasks.shape[1]
-    while done < count and time.time() < until:
+    first = done
+    while done < count and (done == first or time.time() < until):
         began = time.perf_counter()
         now, before = (Rewards(jnp.asarray(tasks[:, t])) for t in (done, max(done - 1, 0)))
         state, report = learner.run_trials(state, now, before, tools)
@@ -98,7 +99,7 @@ def run_arm(
             f"{name}: task {done} of {count}, reward {found['reward'].sum(1).mean():.0f}, "
             f"trap entries {found['traps'].sum(1).mean():.0f}, {time.perf_counter() - began:.1f} s"
         )
-    if done < count:
+    if done < count and done % SAVED_EVERY:
         _save(out, name, about, state, rows)
     return rows
 

@@ -30,7 +30,9 @@ def main() -> None:
     args = parser.parse_args()
     until = time.time() + 60 * args.minutes
     trials = tuple(range(args.first_trial, args.first_trial + args.trials))
-    made = (sets.from_file(args.weights, t, args.tasks) if args.weights else sets.generated(t, args.tasks) for t in trials)
+    made = (
+        sets.from_file(args.weights, t, args.tasks) if args.weights else sets.generated(t, args.tasks) for t in trials
+    )
     rows = list(made)
     out = args.out or Path(tempfile.mkdtemp())
     print(f"{jax.devices()[0].device_kind}, {args.trials} trials in one program; agents: {', '.join(ARMS)}", flush=True)

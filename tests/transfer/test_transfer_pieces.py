@@ -55,9 +55,7 @@ def corridor(length=5):
 def test_passes_over_a_memory_end_at_the_successor_features_of_the_best_policy():
     m, features = corridor(), jnp.array([[1.0, 0, 0], [0, 1.0, 0]])  # of an inner step, of the last one; novelty
     aim, usual = jnp.array([0.0, 1.0, 0.0]), jnp.zeros((8, 2, 3))
-    found = mapped(
-        lambda t, m: tables.sweeps(200, t, m, features, aim, usual, PLAN), jnp.zeros((8, 2, 3)), m
-    )
+    found = mapped(lambda t, m: tables.sweeps(200, t, m, features, aim, usual, PLAN), jnp.zeros((8, 2, 3)), m)
     # The best action is always 1, so later actions are 1 with a chance of 0.9 and 0 with one of 0.1.
     gamma, moves = PLAN[0], np.array([[max(s - 1, 0), s + 1] for s in range(4)])
     chain = np.zeros((4, 4))

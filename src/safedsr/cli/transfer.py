@@ -46,7 +46,11 @@ def transfer(
 
     count = tasks if tasks is not None else (QUICK_TASKS if quick else sets.TASKS)
     number = trials if trials is not None else (QUICK_TRIALS if quick else FULL_TRIALS)
-    for name, value, most in (("tasks", count, sets.TASKS), ("trials", number, 1000), ("first-trial", first_trial, 1000)):
+    for name, value, most in (
+        ("tasks", count, sets.TASKS),
+        ("trials", number, 1000),
+        ("first-trial", first_trial, 1000),
+    ):
         if not 1 <= value <= most:
             raise UserError(f"--{name} is {value}; give 1 to {most}")
     import numpy as np

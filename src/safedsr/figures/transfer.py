@@ -33,7 +33,9 @@ def draw_all(courses: Sequence[Course], folder: Path) -> list[Path]:
 def _styles(courses: Sequence[Course]) -> dict[str, Style]:
     """The same colour for an agent in every figure."""
     known = distinct_styles(NAMES)
-    return {course.agent: known.get(course.agent) or distinct_styles([course.agent])[course.agent] for course in courses}
+    return {
+        course.agent: known.get(course.agent) or distinct_styles([course.agent])[course.agent] for course in courses
+    }
 
 
 def _curve(axes: Axes, x: np.ndarray, values: np.ndarray, course: Course, style: Style) -> None:

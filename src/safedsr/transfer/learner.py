@@ -143,7 +143,10 @@ def begin(s: Traveller, params: PyTree, before: PyTree, tools: Tools) -> tuple[T
 def scores(s: Traveller, walk: Walk, aim: Array, tools: Tools) -> Array:
     """Q - λ·K [A] in the present state; in a state that is new since the last learning, those of its cell."""
     old = (walk.state != NONE) & (walk.state < s.memory.count)
-    return jnp.where(old, s.table[jnp.maximum(walk.state, 0)], s.usual[tools.rooms.key(walk.episode.obs) % len(s.usual)]) @ aim
+    return (
+        jnp.where(old, s.table[jnp.maximum(walk.state, 0)], s.usual[tools.rooms.key(walk.episode.obs) % len(s.usual)])
+        @ aim
+    )
 
 
 def start(before: Memory, params: PyTree, key: Array, tools: Tools) -> tuple[Memory, Episode, Array]:
@@ -169,7 +172,13 @@ def advance(s: Traveller, walk: Walk, luck: Array, params: PyTree, tools: Tools)
     tuned = multiplier.chance(walk.multiplier, Ended(moment.cost, jnp.full(1, config.budget)), config.multiplier)
     tuned = jax.tree.map(lambda new, old: jnp.where(moment.done, new, old), tuned, walk.multiplier)
     counts = jnp.stack([step.reward, step.cost[0], moment.done, moment.done & step.success])
-    return Walk(tuned, m, after, following, walk.first), (counts, walk.state, rooms.code(step.obs), step.reward, step.cost[0])
+    return Walk(tuned, m, after, following, walk.first), (
+        counts,
+        walk.state,
+        rooms.code(step.obs),
+        step.reward,
+        step.cost[0],
+    )
 
 
 def learn(s: Traveller, visited: Array, params: PyTree, tools: Tools) -> Traveller:

@@ -61,29 +61,32 @@ class Agent(TrainedPolicy):
         show: Callable[[Rung], None] = lambda rung: None,
         *,
         from_memory: bool = False,
+        mixture: bool = False,
         library: Sequence["Agent"] = (),
         **settings: Any,
     ) -> Adapted["Agent"]:
         """Apply the adaptation levels up to "cost", "penalty", "memory" or "full", or until one passes ("auto").
 
-        Without `costs`, the agent adapts to another budget. With `from_memory`, it uses no environment at all. `show`
-        is called after each certified level. With a `library` of other agents, M is learnt by none of them: cost weights
-        and λ are adapted for each and for all of them together, and the best is returned. Fields of `certificate` and `spend` may be given by name, such as
-        require=0.95 or updates=2000.
+        Without `costs`, the agent adapts to another budget. With `from_memory`, it uses no environment at all. With
+        `mixture`, each episode may draw one of two λ; `drawn` then gives the agent of an episode. With a `library` of
+        other agents, none learns M: cost weights and λ are adapted for each and for all together, and the best is
+        returned. `show` is called after each certified level. Fields of `certificate` and `spend` may be given by
+        name, such as require=0.95 or updates=2000.
         """
         judged = {field.name for field in fields(CertificateConfig)} & settings.keys()
         certificate = with_settings(certificate, {name: settings.pop(name) for name in judged})
         spend = with_settings(spend, settings)
         self._require_single("adapt")
         if library:
-            if level not in ("auto", "penalty") or from_memory:
+            if level not in ("auto", "penalty") or from_memory or mixture:
+                given = "from_memory" if from_memory else "mixture" if mixture else f"level '{level}'"
                 raise UserError(
-                    f"level is '{level}'; with a library, λ is the last level: leave level and from_memory out"
+                    f"{given} was given; with a library, only cost weights and one λ are adapted: leave it out"
                 )
-            return libraries.adapt_library(
-                [self, *library], self.task if costs is None else costs, budget, certificate, show
-            )
-        return ladder.adapt(self, costs, level, budget, certificate, spend, show, from_memory=from_memory)
+            new = self.task if costs is None else costs
+            return libraries.adapt_library([self, *library], new, budget, certificate, show)
+        how: dict[str, Any] = {"from_memory": from_memory, "mixture": mixture}
+        return ladder.adapt(self, costs, level, budget, certificate, spend, show, **how)
 
     def certify(self, costs: Costs | None = None, budget: Any = None, **settings: Any) -> Certificate:
         """Bounds on safety and costs of this policy, from simulated episodes."""

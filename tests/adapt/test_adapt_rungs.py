@@ -10,10 +10,11 @@ from test_safedsr import one_hot_phi
 from tiny import same_trees, tiny_agent
 from walked import walked_agent
 
-from safedsr.adapt import ladder, penalty
+from safedsr.adapt import certify, ladder, penalty
+from safedsr.adapt.certify import Bound, Certificate
 from safedsr.adapt.config import CertificateConfig, ClimbConfig
 from safedsr.adapt.costs import experience_of, task_of
-from safedsr.adapt.ladder import adapt
+from safedsr.adapt.ladder import Rung, adapt, not_kept
 from safedsr.adapt.online import learn_in, start_state
 from safedsr.adapt.penalty import LADDER, Score, judge, learn_penalty, score, search_penalty, with_lam
 from safedsr.adapt.successor import learn_from_memory, next_lam
@@ -21,7 +22,7 @@ from safedsr.agents.safedsr.equations import DsrPolicy, Weights, all_features, b
 from safedsr.agents.safedsr.learner import go_on, init
 from safedsr.agents.safedsr.rehearsal import learn_from
 from safedsr.core.replay import Codec
-from safedsr.engine.evaluate import Outcome, run_episodes
+from safedsr.engine.evaluate import Outcome, run_episodes, run_keys
 from safedsr.engine.program import Program
 from safedsr.envs.environment import Spec
 from safedsr.envs.grid.environment import scene_of
@@ -221,6 +222,43 @@ def test_the_search_finds_the_caution_that_is_needed(monkeypatch, agent, moved):
     assert same_trees(found.policy._replace(lam=divided.policy.lam), divided.policy)
 
 
+@pytest.mark.parametrize("wanted", [0.0, 0.05, 0.53, 1.1, 90.0, 640.0])
+def test_the_search_looks_between_and_above_the_values_of_the_ladder(monkeypatch, moved, wanted):
+    """The nearer to the wanted λ, the better; the search comes within a fifth of it."""
+    tried = []
+
+    def judge(candidate, task, epsilon, batches=1, required=1.0):
+        tried.append(value := float(candidate.policy.lam[0]))
+        return Score(-abs(np.log2((value + 1e-3) / (wanted + 1e-3))), 0.0, 0.0, 0.0)
+
+    monkeypatch.setattr(penalty, "score", judge)
+    found, _ = search_penalty(with_lam(moved, [3.0]), moved.task)
+    assert wanted / 1.2 <= float(found.policy.lam[0]) <= wanted * 1.2
+    assert len(set(tried)) <= len(LADDER) + 10 and (wanted > 51 or max(tried) < 80)
+
+
+def test_search_and_certificate_have_the_same_share_of_random_actions(monkeypatch, agent):
+    """Every episode of an adaptation has the ε at which the policy will act."""
+    used = []
+
+    def watched(policy, task, keys, epsilon=0.0):
+        used.append(epsilon)
+        return run_keys(policy, task, keys, epsilon)
+
+    for module in (penalty, certify):
+        monkeypatch.setattr(module, "run_keys", watched)
+    found = adapt(agent, HIGH_ROAD, "memory", 0.5, CertificateConfig(episodes=20, epsilon=0.3), ClimbConfig(updates=20))
+    assert set(used) == {0.3} and len(used) > len(LADDER) and found.certificate.epsilon == 0.3
+    assert "acts with this ε" in found.certificate.assumes
+
+
+def test_simulated_steps_are_counted(agent):
+    found = adapt(agent, "none", "penalty", certificate=CertificateConfig(episodes=20))
+    assert found.rungs[0].simulated_steps > 64 * len(LADDER)
+    assert found.rungs[0].to_dict()["simulated_steps"] == found.rungs[0].simulated_steps
+    assert adapt(agent, "none", "cost", certificate=CertificateConfig(episodes=20)).rungs[0].simulated_steps == 0
+
+
 def test_a_search_over_several_costs_goes_one_after_the_other(monkeypatch, moved):
     both = moved.refit(np.stack([HIGH_ROAD, HIGH_ROAD]))
 
@@ -351,3 +389,42 @@ def test_what_an_environment_is_after_adapting(agent):
 )
 def test_the_last_level(level, highest, from_memory, wanted):
     assert ladder._last(level, ClimbConfig(highest=highest), from_memory) == wanted
+
+
+def certified(passed=False, violation=0.4, safe=0.5, budgets=(1.0,), **fields):
+    """A certificate with these numbers."""
+    cost = tuple(Bound(1.5 * b, 1.6 * b) for b in budgets)
+    shares = {"safe_goal_rate": Bound(safe, safe), "goal_rate": Bound(0.9, 0.9), "violation": Bound(violation, 0.5)}
+    return Certificate(passed, "x", budgets, 100, 0.95, 0.9, 0.0, **shares, cost=cost, reward=1.0, length=9.0, **fields)
+
+
+def rungs_of(*certificates):
+    levels = ("cost", "penalty", "memory")[: len(certificates)]
+    return [Rung(*each, 0.0) for each in zip(levels, [None] * 3, certificates, strict=False)]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("certificates", "said"),
+    [
+        (
+            [certified(), certified(), certified(violation=0.3, safe=0.6)],
+            "no λ tried keeps the budget; the best share of episodes within it is 0.700, and the best share that also "
+            "reaches the goal is 0.600; possible remedies: the level 'full', a larger budget, fewer random actions",
+        ),
+        (
+            [certified(), certified(budgets=(1.0, 2.0), success=False)],
+            "no λ tried keeps all budgets; the best share of episodes within it is 0.600; possible remedies: the level "
+            "'memory', a larger budget, fewer random actions",
+        ),
+        (
+            [certified(), certified(budgets=(1.0, 2.0), success=False, kind="discounted-mean")],
+            "no λ tried keeps all budgets; the mean discounted cost closest to it is 1.5 of 1, 3 of 2; possible "
+            "remedies: the level 'memory', a larger budget, fewer random actions",
+        ),
+        ([certified(), certified(violation=0.05)], None),  # goals are missed, not budgets
+        ([certified(), certified(passed=True)], None),
+        ([certified()], None),  # no λ was searched
+    ],
+)
+def test_budgets_that_no_lam_keeps_are_named(certificates, said):
+    assert not_kept(rungs_of(*certificates)) == said

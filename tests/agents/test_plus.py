@@ -125,8 +125,10 @@ def test_the_loss_is_what_errors_are_worth(kit):
     for name, term in terms.items():
         how = {**dict.fromkeys(terms, 0.0), name: 2.0}
         config = tiny_agent("safedsr-plus", outcomes=kit is KIT, **how)
-        found = plus.successor_loss(s.successor, s, t, goal, UNITS, kit_of(config))
-        np.testing.assert_allclose(found, 2 * term, rtol=1e-4)
+        for times, grown in ((0.5, 1.0), (3.0, 9.0 if name == "beta_c" else 1.0)):  # λ in units of λ₀
+            lam = times * config.multiplier.lam_start * UNITS.lam
+            found = plus.successor_loss(s.successor, s, t, goal, lam, UNITS, kit_of(config))
+            np.testing.assert_allclose(found, 2 * grown * term, rtol=1e-4)
 
 
 def test_other_units_change_no_value():
@@ -199,7 +201,7 @@ def test_novelty_counts_until_the_first_success():
     extra = s.direction(LAM) - s.weights.direction(LAM)
     np.testing.assert_allclose(extra, 0.5 * (np.arange(8) == 5))
     goal = s.successor(t.obs, t.action, s.frame, CELLS) + jnp.eye(8)[5]
-    np.testing.assert_allclose(plus.successor_loss(s.successor, s, t, goal, UNITS, kit), 0.25, rtol=1e-4)
+    np.testing.assert_allclose(plus.successor_loss(s.successor, s, t, goal, LAM, UNITS, kit), 0.25, rtol=1e-4)
     reservoir = replay.init_reservoir(1, 5, 4, CODEC.width)._replace(seen=jnp.array([[3, 0, 0, 8, 0]]))
     for found, weight in ((False, 0.5), (True, 0.0)):
         memory = Memory(jnp.zeros((60, CODEC.width)), reservoir, jnp.int32(60), None, CODEC.unpack, UNITS, found)

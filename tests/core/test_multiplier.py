@@ -1,6 +1,7 @@
 import math
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -226,6 +227,43 @@ def test_where_there_are_no_goals_the_share_rule_has_no_limit():
         multiplier.share(multiplier.at(jnp.array([x])), Ended(over, aim, False), config).lam[0] for x in (0.0, 1e9)
     )
     assert low == pytest.approx(LEAST * math.exp(0.05 * 0.75)) and high == MOST
+
+
+def settle(cost, config, episodes, budget=1.0):
+    """λ, averaged over the last 5 000 episodes, and their share above the budget; `cost(λ, n)` is that of one."""
+    share = jax.jit(lambda m, cost: multiplier.share(m, Ended(cost, jnp.float32([budget])), config))
+    state, lam, over = multiplier.at(jnp.full(1, 0.25)), [], []
+    for n in range(episodes):
+        paid = cost(float(state.lam[0]), n)
+        state = share(state, jnp.float32([paid]))
+        lam.append(float(state.lam[0]))
+        over.append(paid > budget)
+    return np.mean(lam[-5000:]), np.mean(over[-5000:])
+
+
+UNLIMITED = MultiplierConfig(rule="share", lam_step=0.02, chance=0.02, penalty_most=0.2)
+
+
+@pytest.mark.parametrize("needed", [0.5, 8.0])
+def test_lam_rises_as_far_as_the_problem_needs(needed):
+    """Every episode breaks the budget until λ is large enough, and then it is cheap."""
+    lam, over = settle(lambda lam, n: 0.01 if lam > needed else 2.0, UNLIMITED, 8_000)
+    assert lam == pytest.approx(needed, rel=0.05)
+    assert 0.01 < over < 0.03
+
+
+@pytest.mark.parametrize(("above", "below"), [(1.5, 0.5), (1.0, 0.0)])
+def test_lam_does_not_run_away_if_the_budget_is_out_of_reach(above, below):
+    """One episode in four breaks the budget whatever λ is; also a budget of 0, where the unit is the cost of a step."""
+    budget, counted = (1.0, 3 * below / 4) if below else (0.0, above / 4)
+
+    def cost(lam, n):
+        return above if n % 4 == 0 else below
+
+    lam, over = settle(cost, UNLIMITED, 6_000, budget)
+    assert over == 0.25
+    assert lam == pytest.approx(0.2 / counted, rel=0.05)
+    assert settle(cost, replace(UNLIMITED, penalty_most=None), 6_000, budget)[0] > MOST / 2
 
 
 @pytest.mark.parametrize("rule", PLAIN)

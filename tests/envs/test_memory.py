@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial import KDTree
 
+from safedsr.envs.environment import Spec
 from safedsr.envs.grid import physics
 from safedsr.envs.grid.catalog import load_scene
 from safedsr.envs.grid.config import GridConfig
@@ -85,3 +86,55 @@ def test_a_walk_goes_where_the_environment_goes():
 def test_a_memory_that_no_walk_can_use(change, message):
     with pytest.raises(UserError, match=message):
         remembered(some_steps(50, 2)._replace(**change), ACTIONS)
+
+
+def chain(count, noise, seed=0):
+    """Moves along a line by 0.1, to the left or to the right, with a counter of 0, 1, 2 that the action 2 raises."""
+    rng = np.random.default_rng(seed)
+    place, number = rng.random(count), rng.integers(3, size=count)
+    action = rng.integers(ACTIONS, size=count)
+    step = np.array([-0.1, 0.1, 0.0])[action] + noise * rng.normal(size=count) * (action < 2)
+    after = np.column_stack([place + step, np.minimum(number + (action == 2), 2)])
+    steps = some_steps(count, 2)._replace(obs=np.column_stack([place, number]).astype(np.float32), action=action)
+    return steps._replace(next_obs=after.astype(np.float32))
+
+
+def walked(memory, actions, start, walks=64):
+    """The observations after each action, of several walks."""
+    step = jax.jit(memory_environment(Spec(2, ACTIONS, 1)).step)
+    found = []
+    for n in range(walks):
+        obs, path = jnp.asarray(start), []
+        for key, action in zip(jax.random.split(jax.random.key(n), len(actions)), actions, strict=True):
+            obs = step(key, obs, jnp.int32(action), memory)[1].obs
+            path.append(np.asarray(obs))
+        found.append(path)
+    return np.asarray(found)
+
+
+def test_in_a_deterministic_environment_walks_make_remembered_moves():
+    """A thin memory: going to remembered states would be wrong by half a distance of two of them in every step."""
+    memory = remembered(chain(90, 0.0), ACTIONS)
+    assert float(memory.noise) == pytest.approx(0, abs=1e-6)
+    path = walked(memory, [1, 1, 0, 1, 1, 2, 0, 1, 2, 1], (0.2, 0.0), walks=3)
+    np.testing.assert_allclose(path[:, :, 0], [[0.3, 0.4, 0.3, 0.4, 0.5, 0.5, 0.4, 0.5, 0.5, 0.6]] * 3, atol=1e-4)
+    np.testing.assert_array_equal(path[:, :, 1], [[0, 0, 0, 0, 0, 1, 1, 1, 2, 2]] * 3)
+    snapping = walked(memory._replace(moves=jnp.zeros_like(memory.moves)), [1, 1, 0, 1], (0.2, 0.0), walks=1)
+    assert np.abs(snapping[0, -1, 0] - 0.4) > 0.005
+
+
+def test_where_steps_are_random_walks_are_as_random():
+    memory = remembered(chain(6000, 0.02), ACTIONS)
+    assert float(memory.noise) > 0
+    ends = walked(memory, [1] * 5, (0.2, 1.0), walks=200)[:, -1]
+    assert abs(ends[:, 0].mean() - 0.7) < 0.02 and 0.3 < ends[:, 0].std() / (0.02 * 5**0.5) < 1.5
+    assert (ends[:, 1] == 1).all()
+
+
+def test_walks_stay_within_what_was_seen():
+    """The last step of the line is a wall in memory: what is remembered beyond it is nothing."""
+    steps = chain(300, 0.0)
+    steps = steps._replace(next_obs=np.clip(steps.next_obs, 0, (1, 2)).astype(np.float32))
+    path = walked(remembered(steps, ACTIONS), [1] * 12 + [2] * 4, (0.3, 0.0), walks=2)
+    np.testing.assert_allclose(path[:, -1], [[1.0, 2.0]] * 2, rtol=1e-6)
+    assert path[..., 0].max() <= 1

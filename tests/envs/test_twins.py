@@ -10,7 +10,7 @@ from safedsr.envs.environment import check_environment
 from safedsr.envs.twins import make_twin, with_numbers
 from safedsr.envs.twins.cartpole import NO_ZONES, Zones, steady
 from safedsr.envs.twins.four_room import EVENTS, MAZE, Rewards, cells, event, read_map
-from safedsr.envs.twins.minecart import FUEL
+from safedsr.envs.twins.minecart import FUEL, make_minecart
 from safedsr.errors import UserError
 from safedsr.types import Transition
 
@@ -53,6 +53,7 @@ def test_minecart_steps_as_mo_gymnasium(seed):
     twin = make_twin("minecart")
     real = gymnasium.make("mo_gymnasium:minecart-deterministic-v0", disable_env_checker=True).unwrapped
     check_environment(twin, twin.params)
+    one_ore = jax.jit(make_minecart(1000, seed % 2).step)
     step, rng, price = jax.jit(twin.step), np.random.default_rng(seed), twin.params._replace(price=np.float32(2))
     obs, _ = real.reset(seed=0)
     cart, first = twin.reset(jax.random.key(0), price)
@@ -62,7 +63,9 @@ def test_minecart_steps_as_mo_gymnasium(seed):
         action = [3, 5, 5, 5, 5, 4][n] if n < 6 and seed < 4 else int(rng.choice(6, p=np.divide(weights, sum(weights))))
         obs, given, ended, _, _ = real.step(action)
         reward = np.asarray(given)
+        own = one_ore(jax.random.key(0), cart, action, price)[1].reward
         cart, found = step(jax.random.key(0), cart, action, price)
+        assert np.isclose(own, reward[seed % 2], atol=1e-3)
         assert np.allclose(found.obs, obs, atol=2e-3), (n, action)
         assert np.isclose(found.reward, reward[:2].sum(), atol=1e-3) and bool(found.terminated) == ended
         assert np.isclose(found.cost[0], -2 * reward[2]) and np.isclose(found.cost[0], 2 * FUEL[action])

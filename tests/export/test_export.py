@@ -247,6 +247,12 @@ def test_the_command_writes_both_formats(trained, tmp_path, capsys):
     assert main([*args, "--out", str(tmp_path / "kept.npz")]) == 0
     assert "certificate passes: at most 0.2500 of all episodes exceed a budget" in capsys.readouterr().out
     assert json.loads(Controller(tmp_path / "kept.npz").about)["certificate"]["level"] == "cost"
+    (folder / "certificate.json").write_text(
+        json.dumps({"passed": True, "violation": {"bound": 0.25}, "budgets": [1], "rungs": [], "epsilon": 0.25})
+    )
+    assert main([*args, "--out", str(tmp_path / "again.npz")]) == 0  # an exported policy takes no random actions
+    about = json.loads(Controller(tmp_path / "again.npz").about)["certificate"]
+    assert about["epsilon"] == 0.0 and about["violation"]["bound"] != 0.25 and "at ε = 0" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

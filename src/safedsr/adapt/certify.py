@@ -24,10 +24,10 @@ BATCH = 1000  # episodes between two checks whether the certificate can still pa
 SIMULATOR, MEMORY = "simulator", "memory"
 ASSUMES_MEMORY = (
     "episodes are walks through remembered transitions: what happens at a state is what happened at the nearest "
-    "remembered one with the same action, and the memory covers where the policy goes; the policy stays as it is. The "
-    "bounds are for the number of walks, not for errors of the memory"
+    "remembered one with the same action, and the memory covers where the policy goes; the policy stays as it is and "
+    "acts with this ε. The bounds are for the number of walks, not for errors of the memory"
 )
-ASSUMES = "the simulator is right, the policy stays as it is, episodes are independent"
+ASSUMES = "the simulator is right, the policy stays as it is and acts with this ε, episodes are independent"
 
 
 class Bound(NamedTuple):

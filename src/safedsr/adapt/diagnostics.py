@@ -71,9 +71,9 @@ def leverage_map(agent: TrainedPolicy) -> np.ndarray:
     return found
 
 
-def remarks(agent: TrainedPolicy, costs: Costs) -> tuple[str, ...]:
-    """Warnings as text; empty if there are none."""
-    found = expressed(fit_set(agent, costs))
+def remarks(agent: TrainedPolicy, costs: Costs, *, fitted: bool = True) -> tuple[str, ...]:
+    """Warnings as text; empty if there are none. If no weights are fitted, it does not matter what φ represents."""
+    found = expressed(fit_set(agent, costs)) if fitted else Expressed((), ())
     poor = [
         f"cost {j + 1}: φ represents it poorly (R² {r2:.2f}, AUC {auc:.2f}); new cost weights alone may not be enough"
         for j, (r2, auc) in enumerate(zip(found.r2, found.auc, strict=True))

@@ -1,21 +1,25 @@
 """Adaptation levels (rungs), applied one after another: up to a given level, or until the certificate passes."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple
 
 from safedsr.adapt.certify import Certificate, certify_in
+from safedsr.adapt.combination import as_words, combination
 from safedsr.adapt.config import LEVELS, CertificateConfig, ClimbConfig, Tell, silent
 from safedsr.adapt.costs import Costs, experience_of, task_of
 from safedsr.adapt.diagnostics import remarks
+from safedsr.adapt.mixture import mix, require_mixable
 from safedsr.adapt.online import learn_in
 from safedsr.adapt.penalty import learn_penalty, score, search_penalty
 from safedsr.adapt.refit import refit
 from safedsr.adapt.successor import learn_from_memory
 from safedsr.adapt.walks import walking
+from safedsr.engine.evaluate import WALKED
 from safedsr.envs.environment import Task
+from safedsr.envs.memory import Remembered
 from safedsr.errors import UserError, unknown
-from safedsr.runs.policy import AnyPolicy
+from safedsr.runs.policy import AnyPolicy, TrainedPolicy
 
 AUTO = "auto"
 STAGE = 10_000  # environment steps of the level 'full' between two evaluations
@@ -31,6 +35,7 @@ class Rung(NamedTuple, Generic[AnyPolicy]):
     seconds: float  # since the previous level, without the certificate
     real_steps: int | None = None  # steps in the real environment since the previous level; None if it is simulated
     certificate_steps: int | None = None  # steps in the real environment for the certificate
+    simulated_steps: int = 0  # steps of simulated episodes or walks through memory since the previous level
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers for JSON."""
@@ -39,6 +44,8 @@ class Rung(NamedTuple, Generic[AnyPolicy]):
             "level": self.level,
             "seconds": self.seconds,
             "lam": _floats(self.agent.policy.lam),
+            **_mixture(self.agent),
+            "simulated_steps": self.simulated_steps,
             **({} if self.real_steps is None else real),
             **self.certificate.to_dict(),
         }
@@ -52,11 +59,14 @@ class Adapted(NamedTuple, Generic[AnyPolicy]):
     certificate: Certificate
     rungs: tuple[Rung[AnyPolicy], ...]
     remarks: tuple[str, ...]  # warnings known before adaptation
+    notes: tuple[str, ...] = ()  # what was found: costs that need no fit, budgets that no λ keeps
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers for JSON."""
-        own = {"level": self.level, "lam": _floats(self.agent.policy.lam), **self.certificate.to_dict()}
-        return {**own, "remarks": list(self.remarks), "rungs": [rung.to_dict() for rung in self.rungs]}
+        lam = {"lam": _floats(self.agent.policy.lam), **_mixture(self.agent)}
+        own = {"level": self.level, **lam, **self.certificate.to_dict()}
+        words = {"remarks": list(self.remarks), "notes": list(self.notes)}
+        return {**own, **words, "rungs": [rung.to_dict() for rung in self.rungs]}
 
 
 class Request(NamedTuple):
@@ -81,12 +91,14 @@ def adapt(
     show: Callable[[Rung], None] = lambda rung: None,
     *,
     from_memory: bool = False,
+    mixture: bool = False,
     tell: Tell = silent,
 ) -> Adapted[AnyPolicy]:
     """Apply the levels up to `level` and certify the last; "auto" certifies each and stops at the first that passes.
 
     Without `costs`, those of the agent's task stay and only the budget is new; then the cost weights stay too.
     With `from_memory`, λ is searched and certified on walks through the replay memory, without any environment.
+    With `mixture`, each episode may draw one of two λ, if this gives more return within the budgets.
 
     `show` is called with each certified level, `tell` with what is done at the moment.
 
@@ -105,30 +117,64 @@ def adapt(
     task = task_of(agent, costs, budget)
     if from_memory:
         _require_no_steps(level, spend)
+    if mixture:
+        require_mixable(agent)
     trial = walking(agent, task) if from_memory else task
     request = Request(costs, task, trial, spend, certificate.epsilon, min(certificate.require + MARGIN, 1.0), tell)
-    warnings = remarks(agent, costs)
+    factors = combination(agent, task)
+    warnings = remarks(agent, costs, fitted=factors is None)
     rungs: list[Rung[AnyPolicy]] = []
     began, current, host = time.perf_counter(), agent, agent.job.environment.host
-    steps = host.steps if host else 0
+    steps, walked = host.steps if host else 0, _walked()
     last = _last(level, spend, from_memory)
     for name in LEVELS[: LEVELS.index(last) + 1]:
         tell(f"level '{name}'", 0.0)
         current = RUNGS[name](current, request)
+        if mixture and name != "cost":
+            current = _mixed(current, request, certificate)
         if level in (name, AUTO):
             seconds = time.perf_counter() - began
-            used = host.steps - steps if host else None
+            used, simulated = host.steps - steps if host else None, _walked() - walked
             tell("simulating episodes for the certificate", 0.0)
             certified = certify_in(current, trial, certificate)
             spent = host.steps - steps - used if host else None
-            rungs.append(Rung(name, current, certified, seconds, used, spent))
+            rungs.append(Rung(name, current, certified, seconds, used, spent, simulated))
             show(rungs[-1])
-            began, steps = time.perf_counter(), host.steps if host else 0
+            began, steps, walked = time.perf_counter(), host.steps if host else 0, _walked()
             enough = agent.job.terms.goals or name in ("memory", "full")
             if level == name or (enough and rungs[-1].certificate.passed):
                 break
     best = max(rungs, key=lambda rung: rung.certificate.rank)
-    return Adapted(best.agent, best.level, best.certificate, tuple(rungs), warnings)
+    known = () if factors is None or costs is agent.task else as_words(factors, agent.task.cost_names, task.cost_names)
+    notes = (*known, *filter(None, [not_kept(rungs)]))
+    return Adapted(best.agent, best.level, best.certificate, tuple(rungs), warnings, notes)
+
+
+def _walked() -> int:
+    """Steps of all simulated episodes and walks through memory so far."""
+    return sum(WALKED.values())
+
+
+def not_kept(rungs: Sequence[Rung]) -> str | None:
+    """Says that no λ keeps the budgets, if λ was searched and budgets, not goals, are what is missed."""
+    tried = [rung for rung in rungs if rung.level != "cost"]
+    if not tried or any(rung.certificate.passed for rung in rungs):
+        return None
+    best = max(tried, key=lambda rung: rung.certificate.rank).certificate
+    higher = [f"the level '{name}'" for name in LEVELS[LEVELS.index(tried[-1].level) + 1 :][:1]]
+    remedies = f"possible remedies: {', '.join([*higher, 'a larger budget', 'fewer random actions'])}"
+    budgets = "the budget" if len(best.budgets) == 1 else "all budgets"
+    if best.terms.on_mean:
+        means = ", ".join(
+            f"{cost.value:.4g} of {budget:g}" for cost, budget in zip(best.cost, best.budgets, strict=True)
+        )
+        return f"no λ tried keeps {budgets}; the mean discounted cost closest to it is {means}; {remedies}"
+    kept = 1 - min(rung.certificate.violation.value for rung in tried)
+    if kept >= best.require:
+        return None
+    share = max(rung.certificate.safe_goal_rate.value for rung in tried)
+    goal = f", and the best share that also reaches the goal is {share:.3f}" if best.terms.goals else ""
+    return f"no λ tried keeps {budgets}; the best share of episodes within it is {kept:.3f}{goal}; {remedies}"
 
 
 def _last(level: str, spend: ClimbConfig, from_memory: bool) -> str:
@@ -163,6 +209,13 @@ def _memory(agent: AnyPolicy, request: Request) -> AnyPolicy:
     return learn_from_memory(agent, request.task, *how, trial=request.trial, tell=request.tell)[0]
 
 
+def _mixed(agent: AnyPolicy, request: Request, certificate: CertificateConfig) -> AnyPolicy:
+    request.tell("searching a mixture of two λ", 0.0)
+    few = isinstance(request.trial.params, Remembered) or bool(agent.job.environment.host)
+    episodes = certificate.count(few=few)
+    return mix(agent, request.trial, request.epsilon, request.enough, episodes, certificate.confidence)
+
+
 def _full(agent: AnyPolicy, request: Request) -> AnyPolicy:
     how = {"task": request.task, "epsilon": request.epsilon, "required": request.enough}
     best, top = agent, score(agent, **how)
@@ -177,6 +230,10 @@ def _full(agent: AnyPolicy, request: Request) -> AnyPolicy:
         if agent.job.terms.goals and top.safe >= request.enough:
             break
     return best
+
+
+def _mixture(agent: TrainedPolicy) -> dict[str, Any]:
+    return {"mixture": agent.mixture._asdict()} if agent.mixture else {}
 
 
 def _floats(lam: Any) -> list[float]:

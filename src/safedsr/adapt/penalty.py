@@ -28,6 +28,8 @@ from safedsr.runs.policy import AnyPolicy, TrainedPolicy, with_costs
 from safedsr.types import PyTree
 
 LADDER = (0.0, *(0.05 * 2.0**k for k in range(11)))  # λ to try, in its unit: from reward only to almost costs only
+LARGEST = 1024.0  # if the largest λ of the ladder is the best one, larger ones are tried up to this one
+FINER = (2.0**0.5, 2.0**0.25)  # then factors around the best λ
 BATCH = 64  # episodes per compiled call
 HOST_BATCH = 16  # in environments on the host, which are slower
 FINALISTS, FINAL_BATCHES = 3, 4
@@ -56,13 +58,16 @@ def score(
     agent: TrainedPolicy, task: Task, epsilon: float, batches: int = 1, seed: int = 0, required: float = 1.0
 ) -> Score:
     """Score of `batches` × `BATCH` simulated episodes; `required` is the share that has to be safe."""
+    return judge(outcome_of(agent, task, epsilon, batches, seed), task, agent.job.terms, required)
+
+
+def outcome_of(agent: TrainedPolicy, task: Task, epsilon: float, batches: int = 1, seed: int = 0) -> Outcome:
+    """The outcome of `batches` × `BATCH` simulated episodes."""
     slow = agent.job.environment.host and not isinstance(task.params, Remembered)
     size = HOST_BATCH if slow else BATCH
     keys = jax.random.split(jax.random.key(seed), FINAL_BATCHES * size).reshape(FINAL_BATCHES, size)
     found = [run_keys(agent, task, keys[n], epsilon) for n in range(batches)]
-    return judge(
-        Outcome(*(np.concatenate(field) for field in zip(*found, strict=True))), task, agent.job.terms, required
-    )
+    return Outcome(*(np.concatenate(field) for field in zip(*found, strict=True)))
 
 
 def judge(o: Outcome, task: Task, terms: Terms, required: float) -> Score:
@@ -84,6 +89,7 @@ def search_penalty(
 ) -> tuple[AnyPolicy, Score]:
     """The agent with the λ of the best score; with several costs, each λ_j is searched in turn, twice."""
     lam = np.asarray(agent.policy.lam, np.float32)
+    agent = with_lam(agent, lam)  # one λ, also if it was a mixture
     judged = partial(score, task=task, epsilon=epsilon, required=required)
     ladder = np.asarray(LADDER, np.float32)[:, None] * lam_unit(agent, task)
     best = judged(agent, batches=FINAL_BATCHES)
@@ -93,7 +99,7 @@ def search_penalty(
         def told(share: float, n: int = n) -> None:
             tell("searching λ in simulated episodes", (n + share) / len(turns))
 
-        lam, best = _search_one(agent, judged, ladder[:, j], lam, best, j, told)
+        lam, best = _search_one(agent, judged, ladder[:, j], lam, best, j, told, required)
     return with_lam(agent, lam), best
 
 
@@ -111,17 +117,40 @@ def _search_one(
     best: Score,
     j: int,
     told: Callable[[float], None],
+    enough: float,
 ) -> tuple[np.ndarray, Score]:
-    """Try all values of `ladder` for λ_j, then the best `FINALISTS` with more episodes."""
-    choices = [np.where(np.arange(len(lam)) == j, value, lam) for value in ladder]
-    first = []
-    for n, choice in enumerate(choices):
-        told(n / (len(choices) + FINALISTS))
-        first.append(judged(with_lam(agent, choice)))
-    for n in sorted(range(len(choices)), key=first.__getitem__, reverse=True)[:FINALISTS]:
-        found = judged(with_lam(agent, choices[n]), batches=FINAL_BATCHES)
+    """Try all values of `ladder` for λ_j and some around the best, then the best `FINALISTS` with more episodes.
+
+    No others are tried if safe goals count and a share `enough` of the episodes has one.
+    """
+    tried: dict[float, Score] = {}
+
+    def choice(value: float) -> np.ndarray:
+        return np.where(np.arange(len(lam)) == j, np.float32(value), lam)
+
+    def look(value: float) -> None:
+        told(len(tried) / (len(ladder) + 2 * len(FINER) + FINALISTS))
+        tried[value] = judged(with_lam(agent, choice(value)))
+
+    def top() -> float:
+        return max(tried, key=tried.__getitem__)
+
+    for value in map(float, ladder):
+        look(value)
+    most = float(ladder[-1])
+    while top() == most < LARGEST / LADDER[-1] * float(ladder[-1]) and tried[most].safe < enough:
+        most *= 2
+        look(most)
+    for factor in FINER:
+        middle = top()
+        if middle == 0 or (agent.job.terms.goals and tried[middle].safe >= enough):
+            break
+        look(middle / factor)
+        look(middle * factor)
+    for value in sorted(tried, key=tried.__getitem__, reverse=True)[:FINALISTS]:
+        found = judged(with_lam(agent, choice(value)), batches=FINAL_BATCHES)
         if found > best:
-            lam, best = choices[n], found
+            lam, best = choice(value), found
     return lam, best
 
 

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from safedsr.adapt.costs import Samples, as_array, check_samples, experience_of, learner_of
-from safedsr.adapt.refit import filled_up, refit, regular
+from safedsr.adapt.costs import Samples, as_array, check_samples, experience_of, fit_set, learner_of
+from safedsr.adapt.refit import RIDGE, filled_up, regular, ridge
 from safedsr.runs.policy import AnyPolicy, TrainedPolicy
 from safedsr.validation import require
 
@@ -43,7 +43,7 @@ def _begin(agent: TrainedPolicy) -> Recursion:
     gram = experience_of(agent).gram
     start = np.asarray(learner_of(agent).weights.w_c, np.float64)
     if start[:, len(gram) :].any():  # the costs are features of M, which φ does not predict
-        start = np.asarray(learner_of(refit(agent, agent.task)).weights.w_c, np.float64)
+        start = ridge(*fit_set(agent, agent.task), RIDGE)
     start = start[:, : len(gram)]
     return Recursion(gram, np.zeros_like(start), start)
 

@@ -6,6 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from safedsr.adapt.combination import combination
 from safedsr.adapt.costs import Costs, FitSet, Samples, experience_of, fit_set, learner_of, task_of, units_of
 from safedsr.core.units import Units
 from safedsr.errors import UserError
@@ -23,10 +24,11 @@ def refit(agent: AnyPolicy, costs: Costs, rewards: bool = False, strength: float
     """The agent with cost weights fitted to other costs, and with these costs in its task; M and λ stay.
 
     With labelled steps the agent keeps its task, because they do not give the costs of the whole map. As the ridge
-    goes to 0, the weights go to the limit of gradient descent on the cost term of Eq. (14).
+    goes to 0, the weights go to the limit of gradient descent on the cost term of Eq. (14). Costs that are combinations
+    of costs with rows in M need no fit.
     """
     require(strength > 0, "strength", strength, "give a value above 0; 1e-9 is almost no ridge")
-    fit = fit_set(agent, costs)
+    fit, factors = fit_set(agent, costs), None
     if isinstance(costs, Samples):
         require_rank(fit, agent)
         task = agent.task
@@ -34,8 +36,10 @@ def refit(agent: AnyPolicy, costs: Costs, rewards: bool = False, strength: float
         require(fit.cost.shape[1] == count, "costs", fit.cost.shape[1], f"label each of the agent's {count} costs")
     else:
         task = task_of(agent, costs)
+        factors = combination(agent, task)
     old = learner_of(agent).weights
-    weights = old._replace(w_c=filled_up(ridge(*fit, strength), len(old.w_r)))
+    known = filled_up(ridge(*fit, strength), len(old.w_r)) if factors is None else jnp.asarray(factors @ old.w_c)
+    weights = old._replace(w_c=known.astype(jnp.float32))
     if rewards:
         weights = weights._replace(w_r=filled_up(reward_weights(agent, strength), len(old.w_r))[0])
     policy = agent.policy._replace(learner=learner_of(agent)._replace(weights=weights))
@@ -47,7 +51,7 @@ def refit(agent: AnyPolicy, costs: Costs, rewards: bool = False, strength: float
     assert agent.trainer.adaptable
     units = units_of(new, task)
     learner = agent.trainer.adaptable.with_rows(policy.learner, units)
-    return new.changed(policy=policy._replace(learner=learner, lam=_lam_for(agent, units, len(task.budgets))))
+    return new.with_policy(policy._replace(learner=learner, lam=_lam_for(agent, units, len(task.budgets))))
 
 
 def ridge(phi: np.ndarray, gram: np.ndarray, targets: np.ndarray, strength: float) -> np.ndarray:

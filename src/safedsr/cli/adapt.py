@@ -25,14 +25,18 @@ MEMORY_HELP = (
     "Use no environment at all: search λ and certify on walks through the replay memory. Such a certificate is weaker, "
     "and says what it assumes."
 )
+MIXTURE_HELP = (
+    "Each episode may draw one of two λ, if this gives more return within the budgets. For budgets of the discounted "
+    "mean, and where episodes have no goal."
+)
 WEIGHT_LEVELS = ("cost", "penalty")
 WEIGHTS_HELP = (
     "A JSON file for the new w_c and λ alone, for an exported policy, with --level cost or penalty. It is written only "
     "if the certificate passes; if not, the level that is needed is named."
 )
 LIBRARY_HELP = (
-    "A folder with run folders of other agents on the same map. The best of their policies under the new costs is taken "
-    "in every state, beside each of them alone; only cost weights and λ are adapted."
+    "A folder with run folders of other agents on the same map. In every state, the best of their policies under the "
+    "new costs is taken; each of them alone is tried too. Only cost weights and λ are adapted."
 )
 LEVEL_HELP = (
     "What to adapt. cost: the cost weights; penalty: also λ; memory: also M, from the replay memory; full: also with "
@@ -85,6 +89,7 @@ def adapt(
     confidence: Annotated[float, tyro.conf.arg(help="Confidence level of its bounds.")] = USUAL.confidence,
     epsilon: Annotated[float, tyro.conf.arg(help="Probability of a random action.")] = USUAL.epsilon,
     from_memory: Annotated[bool, tyro.conf.arg(help=MEMORY_HELP)] = False,
+    mixture: Annotated[bool, tyro.conf.arg(help=MIXTURE_HELP)] = False,
     library: Annotated[Path | None, tyro.conf.arg(help=LIBRARY_HELP)] = None,
     weights_out: Annotated[Path | None, tyro.conf.arg(help=WEIGHTS_HELP)] = None,
     as_json: Json = False,
@@ -93,6 +98,8 @@ def adapt(
 ) -> None:
     """Adapt a policy to new costs. Save the new policy and its certificate in a new folder."""
     _require_place(out, weights_out, level)
+    if mixture and weights_out:
+        raise UserError("--weights-out holds one λ and a mixture has two; leave out --mixture or --weights-out")
     environment = environment_of(run, where)
     new = costs_from(run, environment, costs, where)
     if new is None and budget is None:
@@ -108,7 +115,8 @@ def adapt(
     agent = load(run, seed, task, environment)
     others = load_library(library, environment) if library else ()
     with busy(f"adapting {run}", quiet=as_json):
-        found = agent.adapt(new, level, budget, certificate, spend, from_memory=from_memory, library=others)
+        how = {"from_memory": from_memory, "mixture": mixture, "library": others}
+        found = agent.adapt(new, level, budget, certificate, spend, **how)
         failed = not found.certificate.passed
         needed = None
         if weights_out and failed:
@@ -176,12 +184,13 @@ def _print_adapted(found: "Adapted", agent: Any, as_json: bool) -> None:
     for remark in found.remarks:
         print(f"warning: {remark}")
     print_table(
-        ("level", *_cells(found.certificate), "λ", "seconds", *_real(found.rungs[0])),
+        ("level", *_cells(found.certificate), "λ", "simulated", "seconds", *_real(found.rungs[0])),
         [
             (
                 rung.level,
                 *_cells(rung.certificate).values(),
-                _numbers(rung.agent.policy.lam),
+                _lams(rung.agent),
+                f"{rung.simulated_steps:,}",
                 f"{rung.seconds:.1f}",
                 *_real(rung).values(),
             )
@@ -191,7 +200,7 @@ def _print_adapted(found: "Adapted", agent: Any, as_json: bool) -> None:
     )
     print(_explain(found.certificate))
     print(_verdict(found.certificate))
-    for line in (_unchanged(found, agent), _within_budget(found.certificate), _not_kept(found)):
+    for line in (_unchanged(found, agent), _within_budget(found.certificate), *found.notes):
         if line:
             print(line)
 
@@ -218,23 +227,6 @@ def _within_budget(found: "Certificate") -> str | None:
     )
 
 
-def _not_kept(found: "Adapted") -> str | None:
-    """Says that no λ keeps the budget often enough, if λ was searched and budgets, not goals, are what is missed."""
-    tried, last = [rung for rung in found.rungs if rung.level != "cost"], found.certificate
-    if last.passed or last.terms.on_mean or not tried:
-        return None
-    kept = 1 - min(rung.certificate.violation.value for rung in tried)
-    if kept >= last.require:
-        return None
-    best = max(rung.certificate.safe_goal_rate.value for rung in tried)
-    goal = f", and the best share that also reaches the goal is {best:.3f}" if last.terms.goals else ""
-    higher = [f"--level {name}" for name in LEVELS[LEVELS.index(tried[-1].level) + 1 :][:1]]
-    return (
-        f"no λ tried keeps the budget often enough: the best share of episodes within it is {kept:.3f}{goal}; possible "
-        f"remedies: {', '.join([*higher, 'a larger budget', 'fewer random actions'])}"
-    )
-
-
 def _real(rung: "Rung") -> dict[str, str]:
     """The steps in the real environment by the names of their columns; none if it is simulated."""
     if rung.real_steps is None:
@@ -248,6 +240,12 @@ def _write_weights(found: "Adapted", agent: Any, path: Path) -> None:
 
     storage.require_own(path, (b'"policy": "',))
     storage.write_json(path, weights_of(found.agent, agent, found.certificate, found.level))
+
+
+def _lams(agent: Any) -> str:
+    """λ, and that of a mixture with its share."""
+    other = agent.mixture and f" or {_numbers(agent.mixture.lam)} ({agent.mixture.share:.1%})"
+    return _numbers(agent.policy.lam) + (other or "")
 
 
 def _numbers(lam: Any) -> str:

@@ -19,8 +19,8 @@ FORMAT_HELP = (
     "--out decides."
 )
 CERTIFY_HELP = (
-    "Certify the policy, by simulated episodes, if its folder has no certificate of an adaptation. In a Gymnasium "
-    "environment these are real steps."
+    "Certify the policy, by simulated episodes, if its folder has no certificate of an adaptation at the same ε. In a "
+    "Gymnasium environment these are real steps."
 )
 
 
@@ -64,15 +64,17 @@ def _verdict(found: dict | None) -> str:
     if found is None:
         return "no certificate"
     word, most = "passes" if found["passed"] else "fails", found["violation"]["bound"]
-    return f"certificate {word}: at most {most:.4f} of all episodes exceed a budget"
+    epsilon = found.get("epsilon", 0.0)
+    return f"certificate {word}: at most {most:.4f} of all episodes exceed a budget, at ε = {epsilon:g}"
 
 
 def _certificate(run: Path, agent: "Agent", certify: bool, config: CertificateConfig) -> dict | None:
-    """The certificate that an adaptation wrote, or a new one."""
+    """The certificate that an adaptation wrote, if it is for this ε, or a new one."""
     from safedsr.runs import storage
 
     kept = run / "certificate.json"
     if kept.is_file():
         found = storage.read_json(kept, ["passed", "violation", "budgets"])
-        return {name: value for name, value in found.items() if name not in ("rungs", "remarks")}
+        if found.get("epsilon", 0.0) == config.epsilon:
+            return {name: value for name, value in found.items() if name not in ("rungs", "remarks", "notes")}
     return agent.certify(**vars(config)).to_dict() if certify else None

@@ -25,8 +25,8 @@ def reproduce(
             str,
             tyro.conf.arg(
                 help="baselines (Tables 3 to 7), extras (additional experiments of Sec. 5.3), plus (SafeDSR-plus and "
-                "its ablations), adaptation (changing costs, Sec. 5.4), or transfer (SFT-CoP's benchmark). The last two "
-                "have flags of their own: safedsr reproduce adaptation --help."
+                "its ablations), adaptation (changing costs, Sec. 5.4), or transfer (SFT-CoP's benchmark). The last "
+                "two have flags of their own: safedsr reproduce adaptation --help."
             ),
         ]
     ],

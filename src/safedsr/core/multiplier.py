@@ -18,12 +18,12 @@ from safedsr.core.units import Units, known
 
 
 class Multiplier(NamedTuple):
-    """State of a controller: λ, the terms of a PID controller, and whether updates have begun."""
+    """State of a controller: λ, averages over episodes, and whether updates have begun."""
 
     lam: Array  # [J]
     integral: Array  # [J]
     error: Array  # [J] smoothed cost - aim
-    level: Array  # [J] smoothed cost
+    level: Array  # [J] smoothed cost; under the share rule, of costs up to 1
     begun: Array  # [] bool, false while λ waits for the first goal
 
 
@@ -37,7 +37,9 @@ class Ended(NamedTuple):
 
 Update = Callable[[Multiplier, Ended, MultiplierConfig], Multiplier]
 LEAST_AIM = 0.1  # the mean rule divides by at least this
-LEAST, MOST = 2.0**-8, 2.0**8  # limits of λ under the share rule
+LEAST, MOST = 2.0**-8, 2.0**8  # limits of λ under the share rule, whatever the problem needs
+WINDOW = 50  # episodes over which the share rule averages
+TINY = 1e-6
 
 
 def init(num_costs: int, config: MultiplierConfig) -> Multiplier:
@@ -81,13 +83,21 @@ def mean(m: Multiplier, e: Ended, config: MultiplierConfig) -> Multiplier:
 
 
 def share(m: Multiplier, e: Ended, config: MultiplierConfig) -> Multiplier:
-    """Like `chance`, but λ changes by a factor; where there are no goals, its upper limit does not hold.
+    """Like `chance`, but λ changes by a factor; where there are goals, it stops rising if the budget cannot be kept.
 
-    The limit is for budgets that cannot be kept: a larger λ would then keep the agent from the goal.
+    A budget may be out of reach because of random actions; an ever larger λ would then keep the agent from the goal.
+    So λ times the mean cost of episodes is at most `penalty_most`, where costs above 1 count as 0: as long as most
+    episodes are above the budget, or cheap, λ may rise. Costs are in their units, in which the budget is at most 1.
     """
-    most = config.lam_most if e.goals and config.lam_most is not None else MOST
-    factor = jnp.exp(config.lam_step * ((e.cost > e.aim) - config.chance))
-    return m._replace(lam=jnp.clip(factor * jnp.maximum(m.lam, LEAST), LEAST, most))
+    over = (e.cost > e.aim).astype(jnp.float32)
+    level = m.level + (jnp.where(e.cost <= 1, e.cost, 0.0) - m.level) / WINDOW
+    most = jnp.full_like(m.lam, MOST)
+    if e.goals and config.lam_most is not None:
+        most = jnp.full_like(m.lam, config.lam_most)
+    elif e.goals and config.penalty_most is not None:
+        most = jnp.clip(config.penalty_most / jnp.maximum(level, TINY), LEAST, MOST)
+    factor = jnp.exp(config.lam_step * (over - config.chance))
+    return m._replace(lam=jnp.clip(factor * jnp.maximum(m.lam, LEAST), LEAST, most), level=level)
 
 
 class Pid(NamedTuple):

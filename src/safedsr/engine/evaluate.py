@@ -23,6 +23,7 @@ from safedsr.validation import MOST, check_epsilon, require
 
 EPISODE_BYTES = 64  # of the key and the results of an episode, on the device and on the host
 WALKED = {"simulated_steps": 0, "memory_steps": 0}  # of all episodes that this process has run, for accounts
+DRAW = 2**31 - 1  # of an episode's key, for the draw of λ; steps use their number
 WALKERS = 64  # parallel episodes: efficient matrix products, and few idle places at the end
 
 
@@ -92,6 +93,8 @@ def episode_keys(seed: int, episodes: int, costs: int) -> Array:
 
 def run_keys(agent: TrainedPolicy, task: Task, keys: Array, epsilon: float = 0.0) -> Outcome:
     """Run one episode for each random key [n]; walks through memory, if the task is made of remembered transitions."""
+    if agent.mixture:
+        return _run_mixture(agent, task, keys, epsilon)
     environment = with_costs(agent.job.environment, len(task.budgets))
     if isinstance(task.params, Remembered):
         environment = memory_environment(environment.spec)
@@ -109,6 +112,31 @@ def run_keys(agent: TrainedPolicy, task: Task, keys: Array, epsilon: float = 0.0
         raise endless(environment)
     WALKED["memory_steps" if isinstance(task.params, Remembered) else "simulated_steps"] += int(outcome.length.sum())
     return outcome
+
+
+def draws(keys: Array, share: float) -> np.ndarray:
+    """Which of the two λ of a mixture each episode draws [n]: 0, or 1 with the probability `share`."""
+    luck = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, DRAW)))(keys)
+    return np.asarray(luck < share, np.int32)
+
+
+def _run_mixture(agent: TrainedPolicy, task: Task, keys: Array, epsilon: float) -> Outcome:
+    """Run the episodes of each λ, in their order.
+
+    A compiled program runs all of them with both λ, because it is compiled for a number of episodes.
+    """
+    assert agent.mixture
+    chosen, count = draws(keys, agent.mixture.share), len(keys)
+    wasteful = not agent.job.environment.host or isinstance(task.params, Remembered)
+    places = [np.arange(count) if wasteful else np.flatnonzero(chosen == n) for n in range(2)]
+    found = [
+        run_keys(part, task, keys[place], epsilon) if len(place) else None
+        for part, place in zip(agent.parts, places, strict=True)
+    ]
+    kept = [np.flatnonzero(chosen[place] == n) for n, place in enumerate(places)]
+    order = np.argsort(np.concatenate([place[own] for place, own in zip(places, kept, strict=True)]))
+    rows = [jax.tree.map(lambda x, own=own: x[own], o) for o, own in zip(found, kept, strict=True) if o is not None]
+    return Outcome(*(np.concatenate(field)[order] for field in zip(*rows, strict=True)))
 
 
 @partial(jax.jit, static_argnames=("values", "environment", "discount"))

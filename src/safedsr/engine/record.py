@@ -32,7 +32,8 @@ class Recorded(NamedTuple):
 
 
 def record(agent: TrainedPolicy, task: Task, epsilon: float = 0.0, seed: int = 0) -> Recorded:
-    """Run one episode; agents with the same seed meet the same random numbers."""
+    """Run one episode; agents with the same seed meet the same random numbers. Of a mixture, one λ is drawn."""
+    agent = agent.drawn(np.random.default_rng(seed))
     environment = with_costs(agent.job.environment, len(task.budgets))
     key = jax.random.key(seed)
     if environment.host:

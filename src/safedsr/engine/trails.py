@@ -30,8 +30,9 @@ def trails(
 ) -> Trails:
     """Run `count` episodes side by side, of at most so many steps each, which counts as not having reached the goal.
 
-    An episode meets the same random numbers whichever policy acts.
+    An episode meets the same random numbers whichever policy acts. Of a mixture, one λ is drawn for all of them.
     """
+    agent = agent.drawn(np.random.default_rng(seed))
     environment = with_costs(agent.job.environment, len(task.budgets))
     need(environment.position, "position", environment, "a picture of its episodes")
     keys = jax.random.split(jax.random.key(seed), count)

@@ -1,10 +1,14 @@
 """An environment made of remembered transitions: episodes in it are walks through the replay memory.
 
 At each step, the remembered transition with the same action and the nearest observation tells what happens: its reward,
-its costs, its s′ and whether the episode ends. Noise on the observation lets several near ones take their turn.
+its costs, its move and whether the episode ends. The walk goes to s + (s′ - s of that transition), so that it does not
+jump to remembered states, where such moves are closer to the truth than s′ itself: this is measured on pairs of near
+transitions, for each action and observation. Noise on the observation lets several near transitions take their turn,
+where steps are random.
 """
 
 import functools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,9 +22,9 @@ from safedsr.errors import UserError
 from safedsr.types import Transition
 
 LONGEST = 1000  # steps of a walk, if the environment's Spec does not say when an episode is truncated
-NOISE = 0.5  # of the observation, in units of the median distance between nearest remembered ones
+NOISE = 0.5  # of the observation if steps are random, in units of the median distance of nearest remembered ones
 STARTS = 256
-SAMPLE = 512  # observations that this distance is measured at
+SAMPLE = 512  # transitions of an action that are compared with their nearest ones
 LEAF, LEAVES = 64, 4  # transitions in a leaf, and leaves that are searched for the nearest one
 
 
@@ -38,6 +42,9 @@ class Remembered(NamedTuple):
     origin: Array  # [observations] smallest observation
     span: Array  # [observations] the range
     noise: Array  # [] standard deviation
+    moves: Array  # [A, observations] bool, where a walk goes on by s′ - s in place of going to s′
+    least: Array  # [observations] smallest s′
+    most: Array  # [observations] largest s′
 
 
 def remembered(steps: Transition, actions: int) -> Remembered:
@@ -57,6 +64,9 @@ def remembered(steps: Transition, actions: int) -> Remembered:
     depth = max(max(map(len, rows)) // LEAF, 1).bit_length()
     places = np.stack([_leaves(np.resize(own, LEAF << depth), points, depth) for own in rows])
     known = points[places]
+    near = [_neighbours(own, points) for own in rows]
+    apart = np.linalg.norm(points[near[0][0]] - points[near[0][1]], axis=1)
+    snapped, moved = zip(*(_errors(*pairs, steps, span) for pairs in near), strict=True)
     return Remembered(
         then=jax.tree.map(lambda x: jnp.asarray(x[places]), steps._replace(extra=())),
         known=jnp.asarray(known),
@@ -65,8 +75,23 @@ def remembered(steps: Transition, actions: int) -> Remembered:
         starts=jnp.asarray(_filled(obs[np.asarray(steps.first) > 0])),
         origin=jnp.asarray(origin),
         span=jnp.asarray(span),
-        noise=jnp.float32(NOISE * _apart(points[rows[0]]) / points.shape[1] ** 0.5),
+        noise=jnp.float32(NOISE * np.median(apart) / points.shape[1] ** 0.5 * _chance(snapped, moved)),
+        moves=jnp.asarray([(m**2).mean(0) < (s**2).mean(0) for s, m in zip(snapped, moved, strict=True)]),
+        least=jnp.asarray(np.min(steps.next_obs, 0)),
+        most=jnp.asarray(np.max(steps.next_obs, 0)),
     )
+
+
+def _errors(one: np.ndarray, other: np.ndarray, steps: Transition, span: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How far s′ of the one row is from s′ of the other, and from s of the one moved by s′ - s of the other."""
+    apart = (np.asarray(steps.next_obs)[other] - np.asarray(steps.next_obs)[one]) / span
+    return apart, apart + (np.asarray(steps.obs)[one] - np.asarray(steps.obs)[other]) / span
+
+
+def _chance(snapped: Sequence[np.ndarray], moved: Sequence[np.ndarray]) -> float:
+    """The share of the median error that moves do not explain: 0 if nothing is random, about 1 if steps are noisy."""
+    by_snap, by_move = (float(np.median(np.linalg.norm(np.concatenate(x), axis=1))) for x in (snapped, moved))
+    return min(by_move / by_snap, 1.0) if by_snap > 0 else 0.0
 
 
 def _filled(starts: np.ndarray) -> np.ndarray:
@@ -83,12 +108,13 @@ def _leaves(rows: np.ndarray, points: np.ndarray, depth: int) -> np.ndarray:
     return np.concatenate([_leaves(half, points, depth - 1) for half in halves])
 
 
-def _apart(points: np.ndarray) -> float:
-    """The median distance from a point to the nearest other one."""
-    some = np.random.default_rng(0).choice(len(points), min(len(points), SAMPLE), replace=False)
-    distances = ((points[some, None] - points[None]) ** 2).sum(-1)
-    distances[np.arange(len(some)), some] = np.inf
-    return float(np.median(distances.min(1)) ** 0.5) if len(points) > 1 else 0.0
+def _neighbours(rows: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Some of these rows, and for each of them the nearest other one; only itself if there is no other."""
+    from scipy.spatial import KDTree
+
+    some = np.random.default_rng(0).choice(len(rows), min(len(rows), SAMPLE), replace=False)
+    found = KDTree(points[rows]).query(points[rows[some]], k=min(2, len(rows)))[1].reshape(len(some), -1)
+    return rows[some], rows[np.where(found[:, 0] == some, found[:, -1], found[:, 0])]
 
 
 def nearest(memory: Remembered, here: Array, action: Array) -> tuple[Array, Array]:
@@ -113,7 +139,9 @@ def memory_environment(spec: Spec) -> Environment:
         here = (obs - memory.origin) / memory.span + memory.noise * jax.random.normal(key, obs.shape)
         leaf, place = nearest(memory, here, action)
         t: Any = jax.tree.map(lambda x: x[action, leaf, place], memory.then)
-        return t.next_obs, Step(t.next_obs, t.reward, t.cost, t.terminated == 1, jnp.array(False), t.success > 0)
+        moved = jnp.clip(obs + t.next_obs - t.obs, memory.least, memory.most)
+        after = jnp.where(memory.moves[action], moved, t.next_obs)
+        return after, Step(after, t.reward, t.cost, t.terminated == 1, jnp.array(False), t.success > 0)
 
     limited = replace(spec, time_limit=spec.time_limit or LONGEST, extras=0)
     return Environment("memory", limited, reset, step)

@@ -42,6 +42,7 @@ def export(
     kind = kind or path.suffix.removeprefix(".")
     if kind not in FORMATS:
         raise UserError(f"format is '{kind}'; possible: {', '.join(FORMATS)}: name the file policy.onnx or policy.npz")
+    require_one_lam(agent)
     policy, difference = portable(agent), 0.0
     about = describe(agent, policy, certificate)
     write, evaluate = (_write_onnx, onnx_values) if kind == "onnx" else (_write_npz, npz_values)
@@ -54,6 +55,15 @@ def export(
     storage.require_own(path, MARKS)
     storage.write_atomic(path, checked)
     return Exported(path, about, difference)
+
+
+def require_one_lam(agent: TrainedPolicy) -> None:
+    """Raise if the policy draws one of two λ for each episode: an exported file does not know where episodes begin."""
+    if agent.mixture:
+        raise UserError(
+            "this policy is a mixture of two λ, one of which is drawn for each episode; an exported file has one λ: "
+            "adapt without mixture, or export the two agents of agent.parts"
+        )
 
 
 def _write_onnx(path: Path, policy: Portable, about: dict[str, Any]) -> None:
@@ -107,6 +117,7 @@ def describe(agent: TrainedPolicy, policy: Portable, certificate: Certificate | 
 
 def weights_of(agent: TrainedPolicy, before: TrainedPolicy, certificate: Certificate, level: str) -> dict[str, Any]:
     """w_c and λ of an adapted agent, for the exported policy of the agent `before`."""
+    require_one_lam(agent)
     new, old = portable(agent), portable(before)
     if new.policy != old.policy or len(new.weights["lam"]) != len(old.weights["lam"]):
         raise UserError(

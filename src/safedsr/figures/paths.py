@@ -15,7 +15,10 @@ from safedsr.runs.policy import TrainedPolicy
 
 
 def agent_paths(agent: TrainedPolicy, task: Task, epsilons: Sequence[float]) -> list[np.ndarray]:
-    """The positions of one episode of the agent for each ε."""
+    """The positions of one episode of the agent for each ε; of a mixture, the λ take turns."""
+    if agent.mixture:
+        both = [agent_paths(part, task, epsilons) for part in agent.parts]
+        return [both[n % 2][n] for n in range(len(epsilons))]
     layout = scene_of(task).layout
 
     def best(state: physics.GridState) -> Array:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from safedsr.adapt.config import ClimbConfig
 from safedsr.adapt.costs import task_of
 from safedsr.adapt.ladder import RUNGS, Request
+from safedsr.adapt.walks import walking
 from safedsr.agent import Agent, load_all
 from safedsr.core.config import EpsilonSchedule
 from safedsr.engine.evaluate import evaluate
@@ -75,18 +76,26 @@ def _load(folder: Path) -> dict[tuple[int, int], Agent]:
     return load_all(folder)
 
 
-def climb(agent: Agent, costs: str, enough: float, updates: int, episodes: int) -> list[dict[str, Any]]:
-    """Results with the new costs, before adaptation and after each level, with the seconds so far."""
+def climb(
+    agent: Agent, costs: str, enough: float, updates: int, episodes: int, *, from_memory: bool = False
+) -> list[dict[str, Any]]:
+    """Results with the new costs, before adaptation and after each level, with the seconds so far.
+
+    With `from_memory`, λ is searched on walks through the replay memory, and the last row has the safe goal rate that
+    such walks foresee.
+    """
     task, epsilon = task_of(agent, costs), agent.job.agent.epsilon.epsilon_end
     spend = ClimbConfig(updates=updates)
-    # An agent as good as the oracle has learnt enough from memory.
-    request = Request(costs, task, task, spend, epsilon, enough)
+    trial = walking(agent, task) if from_memory else task
+    request = Request(costs, task, trial, spend, epsilon, enough)
     rows, seconds = [_measure(BEFORE, agent, task, epsilon, 0.0, episodes)], 0.0
     for level in LEVELS:
         began = time.perf_counter()
         agent = RUNGS[level](agent, request)
         seconds += time.perf_counter() - began
         rows.append(_measure(level, agent, task, epsilon, seconds, episodes))
+    if from_memory:
+        rows[-1]["foreseen"] = evaluate(agent, trial, episodes, epsilon, SEED).safe_goal_rate.value
     return rows
 
 

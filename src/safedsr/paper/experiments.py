@@ -23,27 +23,64 @@ class RunGroup(NamedTuple):
     steps: int = 500_000
     trajectories: int = 0  # number of last steps whose positions are saved
     settings: Mapping[str, Any] = AS_IS
-    preset: str = "paper"
+    preset: str | None = "paper"  # None: the algorithm's usual settings
     budget: str = BUDGET
     first_seed: int = 0
+    grid: Mapping[str, Any] = AS_IS  # rewards other than the paper's
 
     def folder(self, algorithm: str) -> str:
         """The name of an algorithm's run folder."""
         return "-".join(filter(None, (algorithm, self.name)))
 
 
-FRESH = 200  # the first seed that was not used in the development of SafeDSR-plus
-# Each ablation removes one part of SafeDSR-plus.
+PLUS = "safedsr-plus"
+FRESH = 50  # the first of ten seeds that had no part in any choice of SafeDSR-plus
+# The same problem in other units (costs, budget, rewards), and problems with shifted rewards.
+UNITS: dict[str, dict[str, Any]] = {
+    "costs-tenth": {"costs": ("0.1*diamond",), "budget": "0.5"},
+    "costs-ten": {"costs": ("10*diamond",), "budget": "50"},
+    "costs-thousand": {"costs": ("1000*diamond",), "budget": "5000"},
+    "rewards-tenth": {"grid": {"step_reward": -0.001, "goal_reward": 0.1}},
+    "rewards-ten": {"grid": {"step_reward": -0.1, "goal_reward": 10.0}},
+    "both": {"costs": ("10*diamond",), "budget": "50", "grid": {"step_reward": -0.001, "goal_reward": 0.1}},
+}
+SHIFTED: dict[str, dict[str, Any]] = {
+    "step-large": {"grid": {"step_reward": -0.05}},
+    "step-zero": {"grid": {"step_reward": 0.0}},
+    "goal-ten": {"grid": {"goal_reward": 10.0}},
+}
+# λ rule, updates, batches and memory of SafeDSR-plus, for the agents that it is compared with; ε is the same already.
+MATCHED: dict[str, Any] = {
+    "rule": "share",
+    "lam_start": 0.25,
+    "after_goal": True,
+    "lam_step": 0.02,
+    "chance": 0.02,
+    "penalty_most": 0.2,
+    "train_every": 10,
+    "update_steps": 2,
+    "batch_size": 256,
+    "buffer_size": 50_000,
+}
+# Q and K alone, after Schmidt et al. (2022): a single code, and a uniform sample of all transitions for adaptation.
+HEADS: dict[str, Any] = {"own_groups": False, "points": 1, "even_share": 0.0, "beta_m": 0.0, "kept": 50_000}
+# Each ablation changes one part of SafeDSR-plus.
 ABLATIONS: dict[str, dict[str, Any]] = {
+    "heads": HEADS,
+    "no-outcomes": {"outcomes": False},  # neither reward nor costs among the features
+    **{f"points-{count}": {"own_groups": False, "points": count} for count in (32, 64, 256, 1024)},
     "m-alone": {"beta_r": 0.0, "beta_c": 0.0, "beta_m": 1.0},  # only the loss of M
     "values-alone": {"beta_m": 0.0},  # only the losses of the values
     "no-waves": {"octaves": 0},
     "greedy-target": {"plan_epsilon": 0.0},
     "uniform-replay": {"even_share": 0.0},
+    "no-idle": {"idle_share": 0.0},
     "no-wait": {"after_goal": False},
-    "paper-penalty": {"rule": "proportional", "lam_start": 0.0, "after_goal": False},
+    # Eq. (16) with the paper's step size, which is 0.001 in the units of the grid: rewards of 1 and budgets of 5.
+    "paper-penalty": {"rule": "proportional", "lam_start": 0.0, "after_goal": False, "lam_lr": 0.025},
 }
-_PLUS: dict[str, Any] = {"algorithms": ("safedsr-plus",), "first_seed": FRESH, "preset": "cells"}
+_PLUS: dict[str, Any] = {"algorithms": (PLUS,), "first_seed": FRESH, "preset": None}
+_DIAMOND: dict[str, Any] = {"costs": ("diamond",), **_PLUS}
 
 
 EXPERIMENTS: dict[str, tuple[RunGroup, ...]] = {
@@ -65,10 +102,16 @@ EXPERIMENTS: dict[str, tuple[RunGroup, ...]] = {
     ),
     "plus": (  # SafeDSR-plus, which is not in the paper
         RunGroup("", costs=("none", "diamond", "square", "small-diamond", "inverse-diamond"), **_PLUS),
-        RunGroup("two-costs", costs=("diamond,square",), budget="5,10", **_PLUS),
-        RunGroup("four-rooms", layouts=("rooms-4",), costs=("diamond", "inverse-diamond"), **_PLUS),
-        RunGroup("tight", costs=("diamond",), budget="2", **_PLUS),
-        *(RunGroup(name, costs=("diamond",), settings=settings, **_PLUS) for name, settings in ABLATIONS.items()),
+        RunGroup("fine", costs=("offset-diamond", "discs", "stripes"), **_PLUS),
+        RunGroup("two-costs", layouts=("three-rooms",), costs=("diamond,square",), budget="5,10", **_PLUS),
+        RunGroup("four-rooms", layouts=("rooms-4",), **_DIAMOND),
+        RunGroup("four-rooms-bonus", layouts=("rooms-4",), settings={"bonus": 0.05}, **_DIAMOND),
+        *(
+            RunGroup("matched", (name,), costs=("diamond",), settings={**MATCHED, **how}, first_seed=FRESH)
+            for name, how in (("safedsr", {"terminal": "absorb"}), ("safedqn", {}))
+        ),
+        *(RunGroup(name, **{**_DIAMOND, **how}) for name, how in {**UNITS, **SHIFTED}.items()),
+        *(RunGroup(name, settings=settings, **_DIAMOND) for name, settings in ABLATIONS.items()),
     ),
 }
 

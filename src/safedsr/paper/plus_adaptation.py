@@ -4,7 +4,8 @@ There are no new training steps. The results of every agent are saved in a small
 interrupted and shared between processes, as in the experiment with changing costs (`adaptation_rungs`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,47 +22,59 @@ from safedsr.paper.adaptation_arms import RUNG_NAMES
 from safedsr.paper.adaptation_plan import Scale
 from safedsr.paper.adaptation_rungs import climb, oracles
 from safedsr.paper.adaptation_tables import TextTable, interval, over_seeds, write_tables
+from safedsr.paper.experiments import PLUS
 from safedsr.runs import storage
 from safedsr.runs.folder import read_config
 
 KNOWN, NEW = ("two-rooms", "diamond"), ("small-diamond", "square", "inverse-diamond")
 UPDATES, EPISODES, PLACES = 10_000, 1_000, 20_000
 FOLDER, FILE = "adaptation", "table.md"
-# The whole agent, and two ablations that matter for adaptation.
-RUNS = ("safedsr-plus", "safedsr-plus-values-alone", "safedsr-plus-uniform-replay")
+ENOUGH = 0.92  # safe goal rate in the search at which M has learnt enough; no knowledge of the oracle is used
+SIMULATOR, MEMORY = "simulator", "memory"  # where the episodes of the search for λ come from
+# The whole agent, and the controls and ablations that are adapted too, with the simulator only.
+OTHERS = (
+    "safedsr-matched",
+    *(f"{PLUS}-{name}" for name in ("heads", "no-outcomes", "points-256", "values-alone", "uniform-replay")),
+)
 
 
 def finish(out: Path, scale: Scale) -> list[TextTable]:
     """Adapt the agents of the experiment in `out`, except those already done, and return a table for each run."""
     folder = out / FOLDER
     oracle = {costs: row["safe_goal_rate"] for costs, row in oracles(scale, folder, NEW).items()}
-    runs = [run for run in RUNS if known_task(out / run) is not None]
+    runs = [run for run in (PLUS, *OTHERS) if known_task(out / run) is not None or (folder / run).is_dir()]
     for run in runs:
-        adapt_all(out / run, folder / run, oracle, scale.of(UPDATES))
+        searches = (SIMULATOR, MEMORY) if run == PLUS else (SIMULATOR,)
+        adapt_all(out / run, folder / run, searches, scale.of(UPDATES))
     tables = [adaptation_table(folder / run, oracle) for run in runs]
     write_tables(folder / FILE, tables)
     return tables
 
 
 class Try(NamedTuple):
-    """One agent and its new costs."""
+    """One agent, its new costs, and where λ is searched."""
 
     seed: int
     costs: str
+    search: str
 
     @property
     def file(self) -> str:
         """The file for its numbers."""
-        return f"{self.costs}-{self.seed}.json"
+        return f"{self.costs}-{self.search}-{self.seed}.json"
 
 
 def adapt_all(
-    run: Path, out: Path, oracle: Mapping[str, float], updates: int = UPDATES, show: Callable[[str], None] = print
+    run: Path,
+    out: Path,
+    searches: Sequence[str] = (SIMULATOR, MEMORY),
+    updates: int = UPDATES,
+    show: Callable[[str], None] = print,
 ) -> None:
-    """Adapt every agent of a run to all new costs; `oracle` has the oracle's safe goal rate for each of them."""
+    """Adapt every agent of a run to all new costs."""
     storage.make_folder(out)
     seeds = storage.read_json(run / "manifest.json", ["seeds"])["seeds"]
-    places = {out / one.file: one for one in tries(seeds)}
+    places = {out / one.file: one for one in tries(seeds, searches)}
     if all(path.exists() for path in places):
         return
     known = known_task(run)
@@ -70,16 +83,18 @@ def adapt_all(
     agents = {seed: agent for (task, seed), agent in load_all(run).items() if task == known}
     for path in storage.unclaimed(places):
         one = places[path]
-        rows = climb(agents[one.seed], one.costs, oracle[one.costs], updates, EPISODES)
-        storage.write_json(path, {**one._asdict(), "r2": held_out_r2(agents[one.seed], one.costs), "rows": rows})
-        show(f"{run.name}: seed {one.seed} adapted to {one.costs}")
+        agent = agents[one.seed]
+        rows = climb(agent, one.costs, ENOUGH, updates, EPISODES, from_memory=one.search == MEMORY)
+        storage.write_json(path, {**one._asdict(), "r2": held_out_r2(agent, one.costs), "rows": rows})
+        show(f"{run.name}: seed {one.seed} adapted to {one.costs}, λ by {one.search}")
 
 
-def tries(seeds: Iterable[int]) -> Iterator[Try]:
-    """All pairs of seed and new costs."""
+def tries(seeds: Iterable[int], searches: Sequence[str]) -> Iterator[Try]:
+    """All combinations of seed, new costs and search."""
     for seed in sorted(seeds):
         for costs in NEW:
-            yield Try(seed, costs)
+            for search in searches:
+                yield Try(seed, costs, search)
 
 
 def known_task(run: Path) -> int | None:
@@ -113,16 +128,23 @@ def held_out_r2(agent: Agent, costs: str, seed: int = 0) -> float:
 
 def adaptation_table(out: Path, oracle: Mapping[str, float]) -> TextTable:
     """The safe goal rate after each level of adaptation, over seeds, and the oracle's."""
-    found = [storage.read_json(path, ["costs", "rows", "r2"]) for path in sorted(out.glob("*.json"))]
+    found = [storage.read_json(path, ["costs", "search", "rows", "r2"]) for path in sorted(out.glob("*.json"))]
     lines = []
-    for costs in NEW:
-        here = [one for one in found if one["costs"] == costs]
+    for costs, search in itertools.product(NEW, (SIMULATOR, MEMORY)):
+        here = [one for one in found if (one["costs"], one["search"]) == (costs, search)]
         if here:
             rungs = list(zip(*(one["rows"] for one in here), strict=True))
             rates = [interval(over_seeds(rung, "safe")) for rung in rungs]
+            least = f"{min(row['safe'] for row in rungs[-1]):.3f}"
+            foreseen = f"{over_seeds(rungs[-1], 'foreseen').iqm:.3f}" if search == MEMORY else "–"
             seconds = f"{np.median([row['seconds'] for row in rungs[-1]]):.0f}"
             fit = f"{over_seeds(here, 'r2').iqm:.3f}"
-            lines.append((costs, str(len(here)), fit, *rates, f"{oracle[costs]:.3f}", seconds))
-    columns = ("new costs", "agents", "R² of costs", *RUNG_NAMES.values(), "oracle", "seconds")
-    note = f"Safe goal rate in {EPISODES} episodes at ε = 0.25: IQM over agents with a 95 % bootstrap interval."
+            lines.append((costs, search, str(len(here)), fit, *rates, least, foreseen, f"{oracle[costs]:.3f}", seconds))
+    columns = ("new costs", "λ by", "agents", "R² of costs", *RUNG_NAMES.values())
+    columns += ("worst agent", "foreseen", "oracle", "seconds")
+    note = (
+        f"Safe goal rate in {EPISODES} true episodes at ε = 0.25: IQM over agents with a 95 % bootstrap interval. λ is "
+        "searched in simulated episodes of the new map, or on walks through the replay memory; foreseen: the safe goal "
+        "rate on such walks."
+    )
     return TextTable(f"{out.name}, {KNOWN[0]}, trained on {KNOWN[1]}", columns, lines, note)

@@ -8,6 +8,7 @@ from safedsr.agents.registry import find_algorithm
 from safedsr.engine.lanes import use_cores
 from safedsr.engine.progress import Progress, ShowJob
 from safedsr.engine.train import NotFinite
+from safedsr.envs.grid.config import GridConfig
 from safedsr.errors import UserError, unknown
 from safedsr.paper.experiments import EXPERIMENTS, QUICK_SETTINGS, RunGroup, shorten
 from safedsr.runs.config import TrainConfig
@@ -70,7 +71,8 @@ def plan_run(row: RunGroup, algorithm: str, quick: bool = False) -> PlannedRun:
     chunk = agent.period if quick else None
     training = TrainConfig(steps=row.steps, chunk=chunk, trajectories=row.trajectories)
     seeds = tuple(range(row.first_seed, row.first_seed + row.seeds))
-    return PlannedRun(row.folder(algorithm), grid_job(algorithm, tasks, seeds, agent, train=training))
+    job = grid_job(algorithm, tasks, seeds, agent, GridConfig(**row.grid), training)
+    return PlannedRun(row.folder(algorithm), job)
 
 
 def reproduce(planned: Iterable[PlannedRun], out: Path, show: ShowJob | None = None) -> list[str]:

@@ -1,7 +1,7 @@
 """What a run folder or the folder of a policy says about itself, read without JAX."""
 
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from safedsr.errors import UserError
 from safedsr.runs import storage
@@ -15,11 +15,19 @@ FORMAT, READABLE = 2, (1, 2)
 TENSORS, ABOUT = "policy.safetensors", "policy.json"
 
 
+class MixtureData(TypedDict):
+    """A second λ, and the share of episodes that act with it."""
+
+    lam: list[float]
+    share: float
+
+
 class PolicyData(TypedDict):
     """The content of policy.json."""
 
     best: list[int]
     job: dict[str, Any]
+    mixture: NotRequired[MixtureData]
 
 
 def environment_data(path: str | Path) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import copy
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,14 @@ from safedsr.runs.job import Job, job_from_dict
 from safedsr.runs.metrics import best_place
 from safedsr.runs.schema import MANIFEST
 from safedsr.types import PyTree, Trainer, Values
-from safedsr.validation import check_epsilon, in_file, require
+from safedsr.validation import LARGEST, check_epsilon, in_file, require
+
+
+class Mixture(NamedTuple):
+    """A second λ, and the share of episodes that act with it; each episode draws one of both at its start."""
+
+    lam: tuple[float, ...]
+    share: float
 
 
 class TrainedPolicy:
@@ -41,6 +48,7 @@ class TrainedPolicy:
         self.experience = experience
         self.rng = np.random.default_rng(seed)  # of random actions in `predict`
         self.recursion: Any = None  # state of recursive least squares, see adapt/recursive.py
+        self.mixture: Mixture | None = None
         self.fallbacks = 0  # how often `act` has returned the action `fallback`
         self.trainer = make_trainer(job.algorithm, job.agent, job.environment)
         self.values_of = with_precision(self.trainer.values, job.train.matmul)
@@ -49,8 +57,8 @@ class TrainedPolicy:
         self._features = _many_features(self.trainer) if self.trainer.adaptable else None
 
     def with_policy(self, policy: PyTree) -> Self:
-        """The same agent with other policy parameters; compiled functions are kept."""
-        return self.changed(policy=policy, recursion=None)
+        """The same agent with other policy parameters, and one λ; compiled functions are kept."""
+        return self.changed(policy=policy, recursion=None, mixture=None)
 
     def changed(self, **attributes: Any) -> Self:
         """The same agent with other attributes."""
@@ -58,6 +66,20 @@ class TrainedPolicy:
         for name, value in attributes.items():
             setattr(other, name, value)
         return other
+
+    @property
+    def parts(self) -> tuple[Self, ...]:
+        """Agents with one λ each: this one, or the two of its mixture."""
+        if self.mixture is None:
+            return (self,)
+        other = self.policy._replace(lam=jnp.asarray(self.mixture.lam, jnp.float32))
+        return self.with_policy(self.policy), self.with_policy(other)
+
+    def drawn(self, rng: np.random.Generator | None = None) -> Self:
+        """The agent for one episode: of a mixture, one of the two λ is drawn."""
+        if self.mixture is None:
+            return self
+        return self.parts[int((rng or np.random.default_rng()).random() < self.mixture.share)]
 
     @property
     def environment(self) -> Environment:
@@ -91,6 +113,11 @@ class TrainedPolicy:
         An observation that is not finite, has a wrong shape or is off the map is an error. With a `fallback`, this
         action is returned for it instead, and `fallbacks` counts how often.
         """
+        if self.mixture:
+            raise UserError(
+                "this policy is a mixture: each episode draws one of two λ; call drawn() at the start of an episode "
+                "and act with the agent that it returns"
+            )
         epsilon, actions = check_epsilon(epsilon), self.job.environment.spec.actions
         known = fallback is None or (isinstance(fallback, int | np.integer) and 0 <= fallback < actions)
         require(known, "fallback", fallback, f"give an action from 0 to {actions - 1}")
@@ -174,7 +201,7 @@ class TrainedPolicy:
         if self.experience is not None:
             experience.write_experiences(folder, {(0, 0): self.experience})
         policy = jax.tree.map(lambda x: x[None, None], self.policy)
-        _write(folder, policy, job, [self.seed])
+        _write(folder, policy, job, [self.seed], self.mixture)
 
 
 AnyPolicy = TypeVar("AnyPolicy", bound=TrainedPolicy)
@@ -244,10 +271,11 @@ def _experiences(job: Job, trainer: Trainer, agents: PyTree, policies: PyTree) -
     return found
 
 
-def _write(folder: Path, policies: PyTree, job: Job, best: list[int]) -> None:
+def _write(folder: Path, policies: PyTree, job: Job, best: list[int], mixture: Mixture | None = None) -> None:
     storage.write_tensors(folder / TENSORS, to_arrays(policies), {"safedsr": str(FORMAT)})
     # policy.json is written last: a folder that has it holds a complete policy.
-    storage.write_json(folder / ABOUT, {"format": FORMAT, "best": best, "job": job.to_dict()}, signed=True)
+    mixed = {"mixture": mixture._asdict()} if mixture else {}
+    storage.write_json(folder / ABOUT, {"format": FORMAT, "best": best, **mixed, "job": job.to_dict()}, signed=True)
 
 
 def load_policy(
@@ -258,7 +286,7 @@ def load_policy(
     environment: Environment | None = None,
 ) -> AnyPolicy:
     """Load a policy from a run folder; the default seed is the best one in that task."""
-    folder, job, policies, best = _read(path, environment)
+    folder, job, policies, best, mixture = _read(path, environment)
     if not 0 <= task < len(job.tasks):
         raise UserError(f"task is {task}; give a number from 0 to {len(job.tasks) - 1}")
     chosen = best[task] if seed is None else seed
@@ -267,14 +295,14 @@ def load_policy(
     index = job.seeds.index(chosen)
     kept = experience.read_experiences(folder, job.environment, job.tasks).get((task, index))
     agent = kind(job, _pick(policies, task, index), task, chosen, kept)
-    return agent.with_policy(agent.trainer.crop(agent.policy, agent.task.params))
+    return agent.with_policy(agent.trainer.crop(agent.policy, agent.task.params)).changed(mixture=mixture)
 
 
 def load_policies(
     kind: type[AnyPolicy], path: str | Path, environment: Environment | None = None
 ) -> dict[tuple[int, int], AnyPolicy]:
     """Load all policies of a run folder by (task, seed); they share compiled functions."""
-    folder, job, policies, _ = _read(path, environment)
+    folder, job, policies, _, mixture = _read(path, environment)
     first, agents = kind(job, _pick(policies, 0, 0), 0, job.seeds[0]), {}
     kept = experience.read_experiences(folder, job.environment, job.tasks)
     for number, task in enumerate(job.tasks):
@@ -284,6 +312,7 @@ def load_policies(
                 task=task,
                 seed=seed,
                 experience=kept.get((number, index)),
+                mixture=mixture,
             )
     return agents
 
@@ -292,8 +321,8 @@ def _pick(policies: PyTree, task: int, index: int) -> PyTree:
     return jax.tree.map(lambda x: x[task, index], policies)
 
 
-def _read(path: str | Path, environment: Environment | None) -> tuple[Path, Job, PyTree, list[int]]:
-    """A run folder, its job, its policies [E, S] and the best seed of each task."""
+def _read(path: str | Path, environment: Environment | None) -> tuple[Path, Job, PyTree, list[int], Mixture | None]:
+    """A run folder, its job, its policies [E, S], the best seed of each task, and the second λ of a mixture."""
     folder, about = read_about(path)
     found = about["format"]
     arrays, metadata = storage.read_tensors(folder / TENSORS)
@@ -306,6 +335,7 @@ def _read(path: str | Path, environment: Environment | None) -> tuple[Path, Job,
         best = about["best"]
         fine = len(best) == len(job.tasks) and set(best) <= set(job.seeds)
         require(fine, "best", best, f"give one of the seeds for each of the {len(job.tasks)} tasks")
+        mixture = _mixture(about.get("mixture"), job)
         shape = policy_shape(job)
     policies = from_arrays(shape, arrays, str(folder / TENSORS))
     for name, array in arrays.items():
@@ -313,7 +343,19 @@ def _read(path: str | Path, environment: Environment | None) -> tuple[Path, Job,
             raise UserError(
                 f"{folder / TENSORS}: '{name}' is not finite everywhere; train again, or use another policy"
             )
-    return folder, job, policies, best
+    return folder, job, policies, best, mixture
+
+
+def _mixture(data: Any, job: Job) -> Mixture | None:
+    """What policy.json says about a mixture, which only a policy of one task and seed can be."""
+    if data is None:
+        return None
+    alone = len(job.tasks) == len(job.seeds) == 1
+    require(alone, "mixture", data, "a mixture is one policy, of one task and one seed")
+    count = len(job.tasks[0].budgets)
+    fine = len(data["lam"]) == count and all(0 <= value <= LARGEST for value in data["lam"]) and 0 <= data["share"] <= 1
+    require(fine, "mixture", data, f"give {count} numbers of at least 0 as 'lam' and a share from 0 to 1")
+    return Mixture(tuple(map(float, data["lam"])), float(data["share"]))
 
 
 def policy_shape(job: Job) -> PyTree:

@@ -2,8 +2,8 @@
 
 The agent is SafeDSR-plus with a table in place of a network: successor features M of what steps lead to, the weights
 w_r and w_c, λ, targets that foresee the share ε of random actions, and a memory that it keeps over tasks. At the start
-of a task it sets the weights, takes for each state the best of its stored policies (generalised policy improvement), and
-learns from its memory.
+of a task it sets the weights, takes for each state the best of its stored policies (generalised policy improvement),
+and learns from its memory.
 """
 
 from functools import partial
@@ -156,8 +156,8 @@ def start(before: Memory, params: PyTree, key: Array, tools: Tools) -> tuple[Mem
     return m, episode, state
 
 
-def advance(s: Traveller, walk: Walk, luck: Array, params: PyTree, tools: Tools) -> tuple[Walk, Array]:
-    """One step; also its reward, cost, end and goal."""
+def advance(s: Traveller, walk: Walk, luck: Array, params: PyTree, tools: Tools) -> tuple[Walk, tuple[Array, ...]]:
+    """One step; also reward, cost, end and goal to be counted, and the state, code, reward and cost to learn from."""
     config, environment, rooms = tools
     weights = rooms.weights(s.guess, params)
     aim = jnp.append(weights.w_r - walk.multiplier.lam[0] * weights.w_c, config.bonus)

@@ -14,7 +14,7 @@ class SafeDsrPlusConfig(ValueBasedSettings):
 
     epsilon: EpsilonSchedule = EpsilonSchedule(epsilon_from=None, epsilon_to=None)
     multiplier: MultiplierConfig = MultiplierConfig(
-        rule="share", penalty_start=None, lam_start=0.25, after_goal=True, lam_step=0.02, lam_most=0.25, chance=0.02
+        rule="share", penalty_start=None, lam_start=0.25, after_goal=True, lam_step=0.02, penalty_most=0.2, chance=0.02
     )
     gamma: float = 0.99
     """Discount factor."""
@@ -45,7 +45,7 @@ class SafeDsrPlusConfig(ValueBasedSettings):
     beta_r: float = 1.0
     """Loss weight of the squared error of Q."""
     beta_c: float = 0.0625
-    """Loss weight of the squared error of K; about λ²."""
+    """Loss weight of the squared error of K as long as λ is at most λ₀; for a larger λ it grows with λ²."""
     bonus: float = 0.0
     """Weight of the novelty to come in the score until the first success; novelty is 1/√(1 + visits) of a code."""
     outcomes: bool = True

@@ -231,13 +231,23 @@ def successor_target(s: PlusState, t: Transition, lam: Array, units: Units, kit:
     return outcome(s, t, units, kit) + config.gamma * (1 - t.terminated) * dense(s.target.last, chances @ hidden)
 
 
-def successor_loss(successor: GroupNet, s: PlusState, t: Transition, goal: Array, units: Units, kit: Kit) -> Array:
+def cost_weights(lam: Array, units: Units, config: SafeDsrPlusConfig) -> Array:
+    """The loss weights of K [J]; they grow with λ², because an error of K enters the score times λ."""
+    start = config.multiplier.lam_start
+    growth = jnp.maximum(lam / units.lam / start, 1.0) if start else jnp.ones_like(lam)
+    return config.beta_c * growth**2
+
+
+def successor_loss(
+    successor: GroupNet, s: PlusState, t: Transition, goal: Array, lam: Array, units: Units, kit: Kit
+) -> Array:
     """The squared errors of Q and K in their units and of M's visits, weighted by β_r, β_c and `beta_m`."""
     config = kit.config
     error = goal - successor(t.obs, t.action, s.frame, kit.groups)
     reward, cost = pure(error @ s.weights.w_r, units.reward), pure(s.weights.w_c @ error, units.cost)
     visits = error[: s.codes]
-    loss = config.beta_r * reward**2 + config.beta_c * cost @ cost + config.beta_m * visits @ visits
+    costs = cost_weights(lam, units, config) @ cost**2
+    loss = config.beta_r * reward**2 + costs + config.beta_m * visits @ visits
     return loss if s.bonus is None else loss + config.beta_r * (s.bonus * error[s.codes]) ** 2
 
 
@@ -248,7 +258,7 @@ def learn_successor(
     goals = jax.vmap(lambda t: successor_target(s, t, lam, units, kit))(batch)
 
     def loss(successor: GroupNet) -> Array:
-        return jax.vmap(lambda t, goal: successor_loss(successor, s, t, goal, units, kit))(batch, goals).mean()
+        return jax.vmap(lambda t, goal: successor_loss(successor, s, t, goal, lam, units, kit))(batch, goals).mean()
 
     value, slope = jax.value_and_grad(loss)(s.successor)
     successor, moments = descend(optimizer, slope, s.successor, s.successor_optimizer)

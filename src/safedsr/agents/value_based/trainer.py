@@ -79,7 +79,7 @@ class Learner(NamedTuple):
     crop: Callable[[PyTree, PyTree], PyTree] = lambda policy, params: policy  # removes padding
     prepare: Callable[[PyTree, Array, PyTree], PyTree] | None = None  # (learner state, key, params) -> pretrained
     adaptable: Adaptable | None = None
-    in_units: bool = False  # λ and its update rule are in units of rewards and costs
+    in_units: bool = False  # λ and its update rule are in units of rewards and costs; so they are under the share rule
 
 
 class Policy(NamedTuple):
@@ -170,7 +170,7 @@ def init(learner: Learner, config: Any, spec: Spec, key: Array, seed: Array, par
         count=jnp.zeros((), jnp.int32),
         reservoir=learner.reservoir(params) if learner.reservoir else None,
         scale=scaling.init(spec.bounds) if spec.scaled else None,
-        signals=units.init(spec.costs) if learner.in_units else None,
+        signals=units.init(spec.costs) if learner.in_units or config.multiplier.rule == "share" else None,
     )
     return state, reset_key
 

@@ -7,7 +7,6 @@ task is the reward of each kind; its cost is 1 for each step into a trap. Nothin
 import functools
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -121,8 +120,8 @@ def _groups(plan: Map, count: int, index: Any) -> Groups:
         count=lambda params: count,
         frame=lambda params: (),
         index=lambda frame, obs: index(obs),
-        scaled=lambda frame, obs: seen * obs / span,
-        units=lambda frame, obs: wavy * obs,
+        scaled=lambda frame, obs: jnp.asarray(seen / span) * obs,
+        units=lambda frame, obs: jnp.asarray(wavy) * obs,
         own=lambda frame, params: np.arange(count),
     )
 

@@ -1,10 +1,11 @@
 """minecart-deterministic-v0 of MO-Gymnasium in JAX, with the fuel, times its price, as a cost.
 
 A cart leaves its base in the corner (0, 0), mines two kinds of ore and sells them when it returns, which ends the
-episode (Abels et al. 2019). The reward is the ore that is sold, of both kinds. A step is four frames long.
+episode (Abels et al. 2019). The reward is the ore that is sold, of both kinds or of one. A step is four frames long.
 """
 
 import functools
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -55,8 +56,11 @@ def observe(cart: Cart) -> Array:
     return jnp.concatenate([cart.pos, jnp.stack([cart.speed, jnp.sin(angle), jnp.cos(angle)]), cart.load / CAPACITY])
 
 
-def step(key: Array, cart: Cart, action: Array, fuel: Fuel) -> tuple[Cart, Step]:
-    """Four frames of one action; the first frame after the return to the base still applies it, the others do not."""
+def step(key: Array, cart: Cart, action: Array, fuel: Fuel, ore: int | None = None) -> tuple[Cart, Step]:
+    """Four frames of one action; the first frame after the return to the base still applies it, the others do not.
+
+    `ore` is the kind that counts, 0 or 1; without it, both count.
+    """
     del key  # nothing is random
     sold, home, back = jnp.zeros(2), jnp.zeros((), bool), jnp.zeros((), bool)
     for _ in range(FRAMES):
@@ -70,7 +74,7 @@ def step(key: Array, cart: Cart, action: Array, fuel: Fuel) -> tuple[Cart, Step]
         home, back = home | returned, returned
     return cart, Step(
         obs=observe(cart),
-        reward=sold.sum(),
+        reward=sold.sum() if ore is None else sold[ore],
         cost=_price(action, fuel),
         terminated=home,
         truncated=jnp.zeros((), bool),
@@ -124,8 +128,8 @@ def relabel(t: Transition, fuel: Fuel) -> Transition:
 
 
 @functools.cache
-def make_minecart(time_limit: int) -> Environment:
-    """minecart with a price of fuel; its parameters are `Fuel`."""
+def make_minecart(time_limit: int, ore: int | None = None) -> Environment:
+    """minecart with a price of fuel; its parameters are `Fuel`. The reward is one kind of ore, 0 or 1, or both."""
     usual = Fuel(np.float32(1.0))
     return Environment(
         name="minecart",
@@ -141,8 +145,8 @@ def make_minecart(time_limit: int) -> Environment:
             scaled=True,
         ),
         reset=reset,
-        step=step,
-        settings={"time_limit": time_limit},
+        step=step if ore is None else partial(step, ore=ore),
+        settings={"time_limit": time_limit, **({} if ore is None else {"ore": ore})},
         to_json=numbers_to_json,
         from_json=lambda name, data: with_numbers(usual, data),
         relabel=relabel,

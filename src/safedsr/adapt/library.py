@@ -23,6 +23,7 @@ from safedsr.adapt.penalty import search_penalty
 from safedsr.adapt.refit import refit
 from safedsr.agents.value_based.trainer import Policy
 from safedsr.core.precision import with_precision
+from safedsr.envs.grid.layout import Layout
 from safedsr.errors import UserError
 from safedsr.runs import storage
 from safedsr.runs.policy import AnyPolicy, TrainedPolicy
@@ -69,7 +70,11 @@ def join(members: Sequence[AnyPolicy]) -> AnyPolicy:
     first = members[0]
     for other in members:
         learner_of(other)
-        if other.job.algorithm != first.job.algorithm or _shapes(other) != _shapes(first):
+        if (
+            other.job.algorithm != first.job.algorithm
+            or _shapes(other) != _shapes(first)
+            or not _same_map(other, first)
+        ):
             raise UserError(
                 f"'{other.task.title}' ({other.job.algorithm}) does not fit '{first.task.title}' "
                 f"({first.job.algorithm}): a library needs agents of one algorithm, of one size, on one map"
@@ -86,6 +91,14 @@ def join(members: Sequence[AnyPolicy]) -> AnyPolicy:
         _values=jax.jit(of),
         _many_values=jax.jit(jax.vmap(of, (None, 0))),
     )
+
+
+def _same_map(one: TrainedPolicy, other: TrainedPolicy) -> bool:
+    """Whether two agents live on maps with the same walls; environments without maps have the same name."""
+    both = [agent.task.params for agent in (one, other)]
+    if all(isinstance(params, Layout) for params in both):
+        return np.array_equal(both[0].walls, both[1].walls)
+    return one.job.environment.name == other.job.environment.name
 
 
 def _shapes(agent: TrainedPolicy) -> Any:

@@ -12,7 +12,7 @@ from safedsr.figures.transfer import draw_all
 from safedsr.transfer import tasks as sets
 from safedsr.transfer.config import TransferConfig
 from safedsr.transfer.run import ARMS, run_arm
-from safedsr.transfer.summary import read_courses, steps_until_kept, summary_rows
+from safedsr.transfer.summary import pack, read_courses, steps_until_kept, summary_rows
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 TRIALS, STEPS = (1, 2), 2000
@@ -73,13 +73,24 @@ def test_tables_of_others_stand_beside_ours(straight, tmp_path):
         writer.writerows(theirs)
     courses = read_courses([folder, tmp_path])
     assert [course.name for course in courses] == ["SFT-CoP", "ours, same knowledge"]
-    assert courses[0].totals("traps").tolist() == [120.0, 120.0] and courses[0].trials == TRIALS
+    assert courses[0].means("traps").tolist() == [40.0, 40.0] and courses[0].trials == TRIALS
     assert steps_until_kept(courses[0]).tolist() == [[0.0, 1000.0, 0.0]] * 2
     line = summary_rows(courses)[0]
-    assert line[:4] == ("SFT-CoP", "2 × 3", "3 (3 … 3)", "120 (120 … 120)")
+    assert line[:4] == ("SFT-CoP", "2 × 3", "1 (1 … 1)", "40 (40 … 40)")
     drawn = draw_all(courses, tmp_path / "figures")
     assert [path.stem for path in drawn] == ["transfer-sums", "transfer-greedy", "transfer-within"]
     assert all(path.stat().st_size > 10_000 for path in drawn)
+
+
+def test_packed_tables_say_the_same(straight, tmp_path):
+    courses = read_courses([straight[0]])
+    paths = pack(courses, tmp_path)
+    assert [path.name for path in paths] == ["known.csv", "within.csv"]
+    again = read_courses([tmp_path])
+    assert summary_rows(again)[0][:5] == summary_rows(courses)[0][:5] and not again[0].within
+    parts = (tmp_path / "within.csv").read_text().splitlines()
+    assert parts[0] == "agent,thousand,reward,traps" and len(parts) == 1 + STEPS // 1000
+    assert float(parts[1].split(",")[3]) == pytest.approx(courses[0].within["traps"][:, 1:, 0].mean(), abs=1e-3)
 
 
 def test_a_table_without_a_column_is_refused(tmp_path):

@@ -23,6 +23,7 @@ from safedsr.adapt.penalty import search_penalty
 from safedsr.adapt.refit import refit
 from safedsr.agents.value_based.trainer import Policy
 from safedsr.core.precision import with_precision
+from safedsr.engine.evaluate import WALKED
 from safedsr.envs.grid.layout import Layout
 from safedsr.errors import UserError
 from safedsr.runs import storage
@@ -128,10 +129,12 @@ def adapt_library(
         candidates.append((f"library of {len(refitted)}", join(refitted)))
     rungs = []
     for name, candidate in candidates:
-        began = time.perf_counter()
+        began, walked = time.perf_counter(), sum(WALKED.values())
         tell(f"searching λ for '{name}'", len(rungs) / len(candidates))
         found = search_penalty(candidate, task, certificate.epsilon, enough)[0]
-        rungs.append(Rung(name, found, certify_in(found, task, certificate), time.perf_counter() - began))
+        seconds, simulated = time.perf_counter() - began, sum(WALKED.values()) - walked
+        certified = certify_in(found, task, certificate)
+        rungs.append(Rung(name, found, certified, seconds, simulated_steps=simulated))
         show(rungs[-1])
     best = max(rungs, key=lambda rung: rung.certificate.rank)
     return Adapted(best.agent, best.level, best.certificate, tuple(rungs), ())

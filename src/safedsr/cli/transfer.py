@@ -85,7 +85,7 @@ def _show(folder: Path, theirs: tuple[Path, ...]) -> None:
     from safedsr.transfer.summary import COLUMNS, read_courses, summary_rows
 
     courses = read_courses([folder, *theirs])
-    print_table(COLUMNS, summary_rows(courses), title="sums over all tasks: IQM over trials and 95 % interval")
+    print_table(COLUMNS, summary_rows(courses), title="means over all tasks: IQM over trials and 95 % interval")
     try:
         from safedsr.figures.transfer import draw_all
     except ImportError:

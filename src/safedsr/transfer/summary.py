@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from safedsr.errors import UserError
+from safedsr.runs import storage
 from safedsr.runs.metrics import Summary, summarize
 
 NEEDED = ("agent", "trial", "task", "reward", "traps", "greedy_reward", "greedy_traps", "greedy_goal", "seconds")
@@ -21,6 +22,7 @@ NAMES = {
     "known-no-rehearsal": "ours, no rehearsal",
     "known-neither": "ours, neither",
 }
+WITHIN = "within.csv"  # a table of another kind in the same folder
 KEPT = 10  # trap entries in 1 000 steps from which on the budget counts as kept
 
 
@@ -37,18 +39,19 @@ class Course(NamedTuple):
         """The agent's name on pages and in figures."""
         return NAMES.get(self.agent, self.agent)
 
-    def totals(self, column: str) -> np.ndarray:
-        """The sum over all tasks, for each trial."""
-        return self.values[column].sum(1)
+    def means(self, column: str) -> np.ndarray:
+        """The mean over all tasks, for each trial."""
+        return self.values[column].mean(1)
 
     def summary(self, column: str) -> Summary:
-        """Statistics of the sum over all tasks."""
-        return summarize(self.totals(column))
+        """Statistics of the mean over all tasks."""
+        return summarize(self.means(column))
 
 
 def read_courses(paths: Iterable[Path]) -> list[Course]:
     """The agents in csv files, or in the csv files of folders; of each only the tasks that all its trials have."""
     files = [file for path in paths for file in (sorted(path.glob("*.csv")) if path.is_dir() else [path])]
+    files = [file for file in files if file.name != WITHIN]
     rows: dict[str, list[dict[str, str]]] = {}
     for file in files:
         try:
@@ -84,32 +87,30 @@ def _course(agent: str, rows: Sequence[dict[str, str]]) -> Course:
     return Course(agent, trials, values, within)
 
 
-def summary_rows(courses: Sequence[Course]) -> list[tuple[str, ...]]:
-    """A line an agent: totals over all tasks, and what happens without random actions at the end of each task."""
-    lines = []
-    for course in courses:
-        tasks = course.values["reward"].shape[1]
-        per_task = (course.totals(name) / tasks for name in ("greedy_reward", "greedy_traps", "greedy_goal"))
-        lines.append(
-            (
-                course.name,
-                f"{len(course.trials)} × {tasks}",
-                *(_interval(course.summary(name)) for name in ("reward", "traps")),
-                *(f"{np.mean(x):.3f}" for x in per_task),
-                f"{course.values['seconds'].mean():.2f}",
-            )
-        )
-    return lines
-
-
 COLUMNS = (
-    *("agent", "trials × tasks", "reward", "trap entries"),
+    *("agent", "trials × tasks", "reward a task", "trap entries a task"),
     *("reward at ε = 0", "trap entries at ε = 0", "goals at ε = 0", "seconds a task"),
 )
 
 
-def _interval(found: Summary) -> str:
-    return f"{found.iqm:,.0f} ({found.low:,.0f} … {found.high:,.0f})".replace(",", " ")
+def summary_rows(courses: Sequence[Course]) -> list[tuple[str, ...]]:
+    """A line an agent: means over all tasks, in training and in an episode without random actions after each task."""
+    return [
+        (
+            course.name,
+            f"{len(course.trials)} × {course.values['reward'].shape[1]}",
+            *(interval(course.summary(name), 0) for name in ("reward", "traps")),
+            *(interval(course.summary(name), 2) for name in ("greedy_reward", "greedy_traps", "greedy_goal")),
+            f"{course.values['seconds'].mean():.2f}",
+        )
+        for course in courses
+    ]
+
+
+def interval(found: Summary, digits: int) -> str:
+    """IQM over trials and its 95 % interval."""
+    middle, low, high = (f"{x:,.{digits}f}".replace(",", " ") for x in (found.iqm, found.low, found.high))
+    return f"{middle} ({low} … {high})"
 
 
 def steps_until_kept(course: Course) -> np.ndarray:
@@ -117,3 +118,23 @@ def steps_until_kept(course: Course) -> np.ndarray:
     over = course.within["traps"] > KEPT
     last = np.where(over.any(2), over.shape[2] - np.argmax(over[..., ::-1], 2), 0)
     return 1000.0 * last
+
+
+def pack(courses: Sequence[Course], folder: Path) -> list[Path]:
+    """Small tables: AGENT.csv with a row a trial and task, and within.csv with means of each 1 000 steps of a task."""
+    storage.make_folder(folder)
+    digits = {"reward": 2, "traps": 0, "greedy_reward": 3, "greedy_traps": 0, "greedy_goal": 0, "seconds": 2}
+    paths, parts = [], ["agent,thousand,reward,traps"]
+    for course in courses:
+        lines = [",".join(NEEDED)]
+        for i, trial in enumerate(course.trials):
+            for t in range(course.values["reward"].shape[1]):
+                numbers = (f"{course.values[name][i, t]:.{digits[name]}f}" for name in NEEDED[3:])
+                lines.append(",".join([course.agent, str(trial), str(t + 1), *numbers]))
+        paths.append(folder / f"{course.agent}.csv")
+        storage.write_text(paths[-1], "\n".join([*lines, ""]))
+        if course.within:
+            means = [course.within[name][:, 1:].mean((0, 1)) for name in ("reward", "traps")]
+            parts += [f"{course.agent},{n + 1},{r:.3f},{c:.3f}" for n, (r, c) in enumerate(zip(*means, strict=True))]
+    storage.write_text(folder / WITHIN, "\n".join([*parts, ""]))
+    return [*paths, folder / WITHIN]

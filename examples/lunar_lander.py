@@ -1,10 +1,26 @@
 """LunarLander with fuel as a cost.
 
     pip install "safedsr[envs]"
-    safedsr train safedqn --env LunarLander-v3 --cost-fn examples/lunar_lander.py:fuel --budget 60 \\
-        --success-fn examples/lunar_lander.py:landed --steps 200000 --out runs/lander
-    safedsr evaluate runs/lander --cost-fn examples/lunar_lander.py:fuel --success-fn examples/lunar_lander.py:landed
+    L="--cost-fn examples/lunar_lander.py:fuel --success-fn examples/lunar_lander.py:landed"
+    safedsr train safedqn --env examples/lunar_lander.py:lander $L --budget 100 --steps 400000 --epsilon-end 0.02 \\
+        --epsilon-from 0 --epsilon-to 40000 --hidden 256 256 --learning-rate 5e-4 --buffer-size 100000 \\
+        --train-start 2000 --train-every 8 --update-steps 4 --sync-every 1000 --rule chance --lam-step 0.05 \\
+        --penalty-start 60000 --out runs/lander
+    safedsr evaluate runs/lander --env examples/lunar_lander.py:lander $L
+
+Gymnasium's bounds of the observations (10 for speeds) are far larger than what occurs in a landing. Agents get
+observations that are scaled by their bounds, so `lander` has narrower ones.
 """
+
+import gymnasium as gym
+import numpy as np
+
+
+def lander() -> gym.Env:
+    """LunarLander whose observations are clipped to 1.5; the last two say which legs touch the ground."""
+    bounds = gym.spaces.Box(np.array([-1.5] * 6 + [0.0] * 2, np.float32), np.array([1.5] * 6 + [1.0] * 2, np.float32))
+    env = gym.make("LunarLander-v3", disable_env_checker=True)
+    return gym.wrappers.TransformObservation(env, lambda obs: np.clip(obs, bounds.low, bounds.high), bounds)
 
 
 def fuel(obs, action, next_obs, reward, info, main=1.0, side=0.1):

@@ -2,6 +2,9 @@
 
     pip install "safedsr[envs]"
     python examples/minecart.py safedqn --seeds 10 --out runs/minecart-safedqn
+    python examples/minecart.py safedqn --seeds 10 --compiled --csv minecart.csv --out runs/minecart-jax
+
+With --compiled, training uses the version in JAX, which is faster on a GPU; the table is always of the original.
 
 One program trains four fuel budgets and all seeds. The environment has a vector reward: ore 1, ore 2, fuel (negative).
 Its authors give the Pareto front of discounted returns, so the budget is one of the discounted fuel.
@@ -9,6 +12,8 @@ Its authors give the Pareto front of discounted returns, so the budget is one of
 
 import argparse
 import contextlib
+import csv
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -20,6 +25,7 @@ from safedsr.agents.registry import find_algorithm
 from safedsr.cli.display import progress_bar
 from safedsr.engine.train import train
 from safedsr.envs import from_gymnasium, make_task
+from safedsr.envs.twins.minecart import make_minecart
 from safedsr.validation import with_settings
 
 ID, GAMMA = "minecart-deterministic-v0", 0.98
@@ -44,7 +50,7 @@ VALUE_BASED: dict[str, Any] = {
 SETTINGS: dict[str, dict[str, Any]] = {
     "safedqn": {**VALUE_BASED, "hidden": (256, 256, 256)},
     "safedsr": {**VALUE_BASED, "freeze": 60_000},
-    "safedsr-plus": {**VALUE_BASED, "beta_c": 0.25, "plan_epsilon": 0.05},
+    "safedsr-plus": {**VALUE_BASED, "beta_c": 0.25, "plan_epsilon": 0.05, "penalty_start": 60_000},
     "ppo-lag": {"steps_per_epoch": 5_000},
     "cpo": {"steps_per_epoch": 5_000},
 }
@@ -88,11 +94,13 @@ def main() -> None:
     parser.add_argument("--budgets", type=float, nargs="+", default=BUDGETS)
     parser.add_argument("--steps", type=int, default=150_000)
     parser.add_argument("--processes", type=int)
+    parser.add_argument("--compiled", action="store_true", help="train in the version in JAX")
+    parser.add_argument("--csv", type=Path, help="file for the table")
     parser.add_argument("--out", required=True)
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="other settings of the algorithm")
     args = parser.parse_args()
     changes = {name: _number(value) for name, value in (text.split("=") for text in args.set)}
-    env = from_gymnasium(ID, reward=0, cost=fuel)
+    env = make_minecart(1000, ore=0) if args.compiled else from_gymnasium(ID, reward=0, cost=fuel)
     tasks = tuple(make_task(env, budget)._replace(name=f"fuel ≤ {budget:g}") for budget in args.budgets)
     agent = with_settings(
         find_algorithm(args.algorithm).default, {**SETTINGS[args.algorithm], "gamma": GAMMA, **changes}
@@ -103,11 +111,19 @@ def main() -> None:
     with progress_bar(args.algorithm) as show:
         train(job, args.out, show)
     agents = load_all(args.out, env)
+    table = [["algorithm", "budget", "seed", "discounted_ore_1", "discounted_fuel"]]
     print("budget  best known  ore 1 of each seed (fuel)")
     for number, budget in enumerate(args.budgets):
         found = [discounted(agents[number, seed]) for seed in seeds]
+        table += [
+            [args.algorithm, f"{budget:.2f}", str(seed), f"{ore:.4f}", f"{used:.4f}"]
+            for seed, (ore, used) in zip(seeds, found, strict=True)
+        ]
         cells = "  ".join(f"{ore:.3f} ({used:.2f}{'' if used <= budget else ' !'})" for ore, used in found)
         print(f"{budget:.2f}    {best_known(budget):.3f}       {cells}")
+    if args.csv:
+        with args.csv.open("w", newline="") as file:
+            csv.writer(file).writerows(table)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     pip install "safedsr[envs]"
     L="--env examples/minigrid_lava.py:room --cost-fn examples/minigrid_lava.py:lava"
-    safedsr train safedsr-plus $L --budget 1 --steps 100000 --out runs/lava
+    safedsr train safedsr-plus $L --budget 1 --steps 40000 --epsilon-end 0.1 --plan-epsilon 0.1 --out runs/lava
     safedsr adapt runs/lava $L --cost-arg top=2 --cost-arg bottom=5 --out runs/lava-moved
 
 The agent sees its column, its row and its direction. In DistShift1, lava in the rows 1 and 2 lies between the start and
@@ -24,8 +24,8 @@ class WithoutLava(gym.Wrapper):
         self.observation_space = gym.spaces.Box(0.0, np.array([grid.width, grid.height, 3.0], np.float32))
         self.action_space = gym.spaces.Discrete(3)  # left, right, forward: there is nothing to carry or to open
 
-    def reset(self, **settings):
-        _, info = self.env.reset(**settings)
+    def reset(self, *, seed=None, options=None):
+        _, info = self.env.reset(seed=seed, options=options)
         cells = self.unwrapped.grid.grid
         cells[:] = [None if isinstance(cell, Lava) else cell for cell in cells]
         return self._where(), info

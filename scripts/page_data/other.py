@@ -1,4 +1,4 @@
-"""Other environments, precisions on a GPU and the agents that come with the package."""
+"""Precisions on a GPU and the agents that come with the package."""
 
 from pathlib import Path
 
@@ -11,14 +11,6 @@ from safedsr.runs.metrics import iqm
 from safedsr.runs.shipped import FILES, FOLDER
 from safedsr.runs.storage import read_json
 
-MINECART = "environments/minecart.csv"
-CARTS = {
-    "safedqn": "SafeDQN",
-    "safedsr": "SafeDSR",
-    "safedsr-plus": "SafeDSR-plus as it was then¹",
-    "ppo-lag": "PPO-Lag",
-    "cpo": "CPO",
-}
 # Goals without costs, and safe goals with them.
 COUNTED = [(layout, costs) for costs in ("none", "diamond") for layout in sources.ROOMS]
 PRECISIONS = {
@@ -28,40 +20,6 @@ PRECISIONS = {
     "absorbing goal, three TF32 products": ("precision", "tensorfloat32x3", "safedsr-absorb"),
     "absorbing goal, TF32": ("precision", "tensorfloat32", "safedsr-absorb"),
 }
-
-
-def _carts(algorithm: str, budget: str) -> list[tuple[float, float]]:
-    """Discounted ore 1 and fuel of every seed."""
-    here = [row for row in sources.rows(MINECART) if (row["algorithm"], row["budget"]) == (algorithm, budget)]
-    return [(float(row["discounted_ore_1"]), float(row["discounted_fuel"])) for row in here]
-
-
-@text
-def minecart() -> str:
-    """Policies within the budget, of ten; the most ore of these; the mean ore of all ten."""
-    budgets = list(dict.fromkeys(row["budget"] for row in sources.rows(MINECART)))
-    lines = [[name, *(_cart_cell(algorithm, budget) for budget in budgets)] for algorithm, name in CARTS.items()]
-    front = {row["budget"]: float(row["discounted_ore_1"]) for row in sources.rows("environments/minecart-front.csv")}
-    lines.append(["best single policy known", *(_ore(front[budget]) for budget in budgets)])
-    return formats.table(["fuel at most", *budgets], lines)
-
-
-def _cart_cell(algorithm: str, budget: str) -> str:
-    carts = _carts(algorithm, budget)
-    within = [ore for ore, fuel in carts if fuel <= float(budget)]
-    best = _ore(max(within)) if within else formats.UNKNOWN
-    return f"{len(within)}; {best}; {_ore(float(np.mean([ore for ore, _ in carts])))}"
-
-
-def _ore(value: float) -> str:
-    return "0" if value == 0 else formats.fixed(value, 3)
-
-
-@text
-def minecart_with_ore(algorithm: str) -> str:
-    """How many policies of all budgets bring ore home, of how many."""
-    ores = [float(row["discounted_ore_1"]) for row in sources.rows(MINECART) if row["algorithm"] == algorithm]
-    return f"{sum(ore > 0 for ore in ores)} of {len(ores)}"
 
 
 @text

@@ -1,84 +1,200 @@
-"""SafeDSR-plus: results/plus-fresh, ten seeds that had no part in any choice."""
+"""SafeDSR-plus: results/plus, ten seeds that had no part in any choice."""
 
+from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from page_data import formats, sources
 from page_data.registry import text
+from safedsr.paper import plus_adaptation, plus_greedy, plus_tables
+from safedsr.paper.experiments import PLUS
 from safedsr.runs.metrics import Summary, iqm, summarize
 from safedsr.runs.storage import read_json
 
+FOLDER = sources.RESULTS / "plus"
+RUN_OF = dict.fromkeys(("offset-diamond", "discs", "stripes"), f"{PLUS}-fine") | {"diamond,square": f"{PLUS}-two-costs"}
+WORDS = {
+    "none": "SafeDSR-plus",
+    "safedsr, matched": "SafeDSR with an absorbing goal, same λ rule, ε, updates, batches and memory",
+    "safedqn, matched": "SafeDQN, same λ rule, ε, updates, batches and memory",
+    "heads": "Q and K without codes (Schmidt et al. 2022)",
+    "no-outcomes": "reward and costs are no features",
+    "m-alone": "only the loss of M",
+    "values-alone": "no loss of M, only those of Q and K",
+    "no-waves": "no sine and cosine inputs",
+    "greedy-target": "targets without random actions",
+    "uniform-replay": "batches not even over codes",
+    "no-idle": "no extra steps that changed nothing",
+    "no-wait": "λ does not wait for the first success",
+    "paper-penalty": "the paper's λ rule",
+    "costs-tenth": "costs and budget × 0.1",
+    "costs-ten": "costs and budget × 10",
+    "costs-thousand": "costs and budget × 1 000",
+    "rewards-tenth": "rewards × 0.1",
+    "rewards-ten": "rewards × 10",
+    "both": "costs and budget × 10, rewards × 0.1",
+    "step-large": "reward of a step −0.05 instead of −0.01",
+    "step-zero": "reward of a step 0",
+    "goal-ten": "reward of the goal 10 instead of 1",
+}
+
+
+def _run_of(layout: str, costs: str) -> str:
+    return f"{PLUS}-four-rooms" if layout == "rooms-4" else RUN_OF.get(costs, PLUS)
+
 
 @cache
-def trained(layout: str, costs: str, what: str) -> np.ndarray:
-    """A column of training.csv, of every seed."""
-    here = [row for row in sources.rows("plus-fresh/training.csv") if (row["layout"], row["costs"]) == (layout, costs)]
-    if not here:
-        raise KeyError(f"training.csv has no {layout} with {costs}")
-    return np.array([float(row[what]) for row in here])
+def trained(layout: str, costs: str, what: str = "safe goal count", run: str = "") -> np.ndarray:
+    """A count of every seed."""
+    return sources.result(run or _run_of(layout, costs), layout, costs, "plus").counts[what]
 
 
-@cache
-def _summary(layout: str, costs: str, what: str) -> Summary:
-    return summarize(trained(layout, costs, what))
+def _summary(layout: str, costs: str, what: str = "safe goal count", run: str = "") -> Summary:
+    return summarize(trained(layout, costs, what, run))
+
+
+def _oracle_share(layout: str, costs: str, run: str = "") -> float:
+    oracle = sources.oracle(layout, costs, accounts_for_random=True, run=run or _run_of(layout, costs))
+    return _summary(layout, costs, run=run).iqm / oracle.safe_goal_count
 
 
 @text
 def plus_safe_goals(layout: str, costs: str) -> str:
     """IQM of safe goals."""
-    return formats.count(_summary(layout, costs, "safe_goals").iqm)
+    return formats.count(_summary(layout, costs).iqm)
 
 
 @text
 def plus_goals(layout: str, costs: str) -> str:
     """IQM of goals."""
-    return formats.count(_summary(layout, costs, "goals").iqm)
-
-
-@text
-def plus_interval(layout: str, costs: str) -> str:
-    """IQM of safe goals with its 95 % bootstrap interval."""
-    return formats.interval(_summary(layout, costs, "safe_goals"))
+    return formats.count(_summary(layout, costs, "goal count").iqm)
 
 
 @text
 def plus_least(layout: str, costs: str) -> str:
     """Safe goals of the worst seed."""
-    return formats.count(trained(layout, costs, "safe_goals").min())
+    return formats.count(trained(layout, costs).min())
 
 
 @text
 def plus_oracle_share(layout: str, costs: str) -> str:
     """IQM of safe goals divided by those of the oracle that accounts for random actions, in percent."""
-    oracle = sources.oracle(layout, costs, accounts_for_random=True).safe_goal_count
-    return formats.percent(_summary(layout, costs, "safe_goals").iqm / oracle)
-
-
-def adapted(costs: str, search: str, what: str) -> np.ndarray:
-    """A column of adaptation.csv, of every agent; SEARCH is simulator or memory."""
-    key = (costs, search)
-    here = [r for r in sources.rows("plus-fresh/adaptation.csv") if (r["costs"], r["episodes_of_the_search"]) == key]
-    if not here:
-        raise KeyError(f"adaptation.csv has no {costs} with {search}")
-    return np.array([float(row[what]) for row in here])
+    return formats.percent(_oracle_share(layout, costs))
 
 
 @text
-def plus_adapted(costs: str, search: str) -> str:
+def plus_results() -> str:
+    """Safe goals on all maps: IQM with interval, worst seed, share of the oracle."""
+    costs = ("none", "diamond", "square", "small-diamond", "inverse-diamond", "offset-diamond", "discs", "stripes")
+    lines = [[f"**{name}**", *(_cell(layout, name) for layout in sources.ROOMS)] for name in costs]
+    lines.append(["**diamond and square**, budgets 5 and 10", "", "", _cell("three-rooms", "diamond,square")])
+    return formats.table(["costs", *sources.ROOMS.values()], lines)
+
+
+def _cell(layout: str, costs: str, run: str = "") -> str:
+    found, share = _summary(layout, costs, run=run), formats.fixed(_oracle_share(layout, costs, run), 2)
+    return f"{formats.interval(found)}; {formats.count(trained(layout, costs, run=run).min())}; {share}"
+
+
+@text
+def plus_four_rooms() -> str:
+    """Four rooms with the diamond, with and without the bonus for novelty."""
+    rows = (("the same settings", f"{PLUS}-four-rooms"), ("with `--bonus 0.05`", f"{PLUS}-four-rooms-bonus"))
+    return formats.table(["four rooms, diamond", "safe goals"], [[n, _cell("rooms-4", "diamond", r)] for n, r in rows])
+
+
+@text
+def plus_greedy_rates() -> str:
+    """The safe goal rate at ε = 0: IQM and worst seed."""
+    rates = read_json(FOLDER / plus_greedy.FILE)
+    cells = [f"{formats.fixed(iqm(np.array(rates[r])), 3)}; {formats.fixed(min(rates[r]), 3)}" for r in sources.ROOMS]
+    return formats.table(["", *sources.ROOMS.values()], [["safe goal rate at ε = 0: IQM; worst seed", *cells]])
+
+
+def _variants(named: Mapping[str, str]) -> str:
+    lines = []
+    for folder, name in named.items():
+        costs = {layout: _costs_of(folder, layout) for layout in sources.ROOMS}
+        if all(costs.values()):
+            cells = [_varied(folder, layout, str(costs[layout])) for layout in sources.ROOMS]
+            lines.append([WORDS.get(name, name), *cells])
+    return formats.table(["", *sources.ROOMS.values()], lines)
+
+
+def _varied(run: str, layout: str, costs: str) -> str:
+    return (
+        f"{formats.interval(_summary(layout, costs, run=run))}; {formats.count(trained(layout, costs, run=run).min())}"
+    )
+
+
+def _costs_of(folder: str, layout: str) -> str | None:
+    """The costs of the diamond in a run folder, in its units; None if it is not published."""
+    names = sources.costs_in("plus", folder, layout)
+    return next((name for name in names if name == "diamond" or name.endswith("*diamond")), None)
+
+
+@text
+def plus_other_units() -> str:
+    """Safe goals in other units and with shifted rewards, as far as they are published."""
+    return _variants(plus_tables.OTHER_UNITS)
+
+
+@text
+def plus_controls() -> str:
+    """Safe goals of matched controls and ablations, as far as they are published."""
+    return _variants(plus_tables.CONTROLS)
+
+
+@cache
+def adapted(costs: str, search: str, run: str = PLUS) -> list[dict[str, Any]]:
+    """The rows of every agent (before, and after each level); SEARCH is simulator or memory."""
+    found = sorted((FOLDER / plus_adaptation.FOLDER / run).glob(f"{costs}-{search}-*.json"))
+    if not found:
+        raise KeyError(f"no agent of {run} was adapted to {costs} with λ by {search}")
+    return [{row["level"]: row for row in read_json(path)["rows"]} for path in found]
+
+
+def _rates(costs: str, search: str, level: str, what: str = "safe", run: str = PLUS) -> np.ndarray:
+    return np.array([rows[level][what] for rows in adapted(costs, search, run)])
+
+
+@text
+def plus_adapted(costs: str, search: str, level: str = "memory") -> str:
     """IQM of the safe goal rate after the adaptation; SEARCH is simulator or memory."""
-    return formats.fixed(float(iqm(adapted(costs, search, "safe_goal_rate"))), 3)
+    return formats.fixed(float(iqm(_rates(costs, search, level))), 3)
 
 
 @text
-def plus_adapted_least(costs: str, search: str) -> str:
-    """The safe goal rate of the worst agent after the adaptation."""
-    return formats.fixed(adapted(costs, search, "safe_goal_rate").min(), 3)
+def plus_adaptation_rows() -> str:
+    """Adaptation of the agents of two rooms with the diamond to other costs."""
+    lines = []
+    for costs in plus_adaptation.NEW:
+        cells = [plus_adapted(costs, plus_adaptation.SIMULATOR, level) for level in ("none", "cost", "penalty")]
+        for search in (plus_adaptation.SIMULATOR, plus_adaptation.MEMORY):
+            cells.append(
+                f"**{plus_adapted(costs, search)}** ({formats.fixed(_rates(costs, search, 'memory').min(), 3)})"
+            )
+        foreseen = _rates(costs, plus_adaptation.MEMORY, "memory", "foreseen")
+        cells.append(formats.fixed(float(iqm(foreseen)), 3))
+        cells.append(" / ".join(formats.fixed(np.median(_rates(costs, s, "memory", "seconds")), 0) for s in _SEARCHES))
+        lines.append([costs, *cells])
+    head = ["new costs", "nothing done", "new weights", "and λ", "and M; λ by simulation", "and M; λ from memory"]
+    return formats.table([*head, "foreseen from memory", "seconds"], lines)
+
+
+_SEARCHES = (plus_adaptation.SIMULATOR, plus_adaptation.MEMORY)
 
 
 @text
-def cells_adapted(costs: str, level: str, run: str = "safedsr-plus") -> str:
-    """IQM of the safe goal rate after a level (none, cost, penalty, memory) of agents in results/plus/adaptation."""
-    found = sorted((sources.RESULTS / "plus" / "adaptation" / run).glob(f"{costs}-[0-9]*.json"))
-    rates = [row["safe"] for path in found for row in read_json(path)["rows"] if row["level"] == level]
-    return formats.fixed(float(iqm(np.array(rates))), 3)
+def plus_foreseen_error(kind: str) -> str:
+    """How far the certificate from memory was above the truth, over all agents and costs; KIND is mean or largest."""
+    gaps = np.concatenate(
+        [
+            _rates(costs, plus_adaptation.MEMORY, "memory", "foreseen")
+            - _rates(costs, plus_adaptation.MEMORY, "memory")
+            for costs in plus_adaptation.NEW
+        ]
+    )
+    return formats.fixed(float(gaps.mean() if kind == "mean" else np.abs(gaps).max()), 3)

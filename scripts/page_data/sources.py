@@ -44,6 +44,11 @@ def result(folder: str, layout: str, costs: str, among: str = "baselines") -> Re
     return _folder(among)[folder, layout, costs]
 
 
+def costs_in(among: str, folder: str, layout: str) -> list[str]:
+    """The costs that a run folder has results for, on a map."""
+    return [costs for name, where, costs in _folder(among) if (name, where) == (folder, layout)]
+
+
 def seeds(folder: str, layout: str, costs: str, what: str = "goal count") -> np.ndarray:
     """A count of every seed; several folders joined by + are one sample."""
     return np.concatenate([result(one, layout, costs).counts[what] for one in folder.split("+")])
@@ -68,10 +73,10 @@ def _references(name: str) -> References:
     return read_references(RESULTS / name)
 
 
-def oracle(layout: str, costs: str, *, accounts_for_random: bool) -> Reference:
-    """The oracle's results: with a plan that accounts for random actions, or without."""
+def oracle(layout: str, costs: str, *, accounts_for_random: bool, run: str = "safedsr-plus") -> Reference:
+    """The oracle's results: with a plan that accounts for random actions, or without; `run` has the map and costs."""
     if accounts_for_random:
-        found = reference_of(result("safedsr-plus", layout, costs, "plus"), _references("plus"), plus_tables.ORACLE)
+        found = reference_of(result(run, layout, costs, "plus"), _references("plus"), plus_tables.ORACLE)
     else:
         found = reference_of(result("safedqn", layout, costs), _references("baselines"))
     if found is None:

@@ -84,6 +84,33 @@ def test_cost_and_success_are_found_in_info():
     assert from_gymnasium(Climber, cost=()).spec.costs == 0
 
 
+class Bumps(Climber):
+    """Says a cost only in the steps that have one: two kinds of cost at the top."""
+
+    def step(self, action: Any):
+        *step, info = super().step(action)
+        return *step, {"costs": {"bump": 2.0, "scratch": 1.0}} if info["cost"] else {}
+
+
+def test_a_cost_that_info_lacks_in_some_steps_is_0_there():
+    environment = from_gymnasium(Bumps)
+    assert environment.cost_names == ("bump", "scratch")
+    _, (_, cost, *_) = walk(environment, [[2]] * 5)
+    assert cost[:, 0].tolist() == [[0, 0], [0, 0], [0, 0], [2, 1], [0, 0]]
+
+
+def test_cost_functions_get_plain_numbers_and_lists_as_arrays():
+    kinds = []
+
+    def watched(obs, action, next_obs, reward, info, low=1.5, corners=(0.0, 1.0)):
+        kinds.append((type(low), type(corners), low))
+        return 0.0
+
+    environment = from_gymnasium(Climber, cost=watched)
+    walk(environment, [[1]] * 2)
+    assert kinds == [(float, np.ndarray, 1.5)] * 3  # the first is the one that finds the name of the cost
+
+
 def test_without_success_every_end_of_an_episode_counts():
     environment = from_gymnasium("CartPole-v1")
     assert not environment.spec.success
@@ -164,6 +191,14 @@ class Continuous(Climber):
         self.action_space = spaces.Box(-1, 1, (2,))  # type: ignore[assignment]
 
 
+class Several(Climber):
+    """Not possible: several actions at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = spaces.MultiDiscrete([2, 3])  # type: ignore[assignment]
+
+
 class Large(Climber):
     """Not possible: too many observations."""
 
@@ -197,6 +232,7 @@ def broken(obs, action, next_obs, reward, info):
         ("CartPole-v1", {"env_args": {"colour": 3}}, "cannot be made"),
         (lambda: 3, {}, "return a gymnasium.Env"),
         (Continuous, {}, "possible are Discrete actions"),
+        (Several, {}, "MultiDiscrete actions; possible are Discrete actions"),
         (Large, {}, "possible are 1 to 4096"),
         (Written, {}, "possible are Box, Discrete"),
         (Purse, {}, "a vector reward with 3 entries"),

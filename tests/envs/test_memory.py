@@ -138,3 +138,16 @@ def test_walks_stay_within_what_was_seen():
     path = walked(remembered(steps, ACTIONS), [1] * 12 + [2] * 4, (0.3, 0.0), walks=2)
     np.testing.assert_allclose(path[:, -1], [[1.0, 2.0]] * 2, rtol=1e-6)
     assert path[..., 0].max() <= 1
+
+
+def test_the_nearest_transition_has_the_same_discrete_values():
+    """Transitions with another counter are nearer by their ranges; one with the same counter tells what happens."""
+    steps = chain(400, 0.0)
+    right = np.asarray(steps.action) == 1
+    near, number = steps.obs[:, 0] < 0.75, steps.obs[:, 1]
+    steps = jax.tree.map(lambda x: x[~(right & near & (number == 1))], steps._replace(extra=()))
+    steps = steps._replace(reward=np.asarray(steps.obs[:, 1], np.float32))
+    found = jax.jit(memory_environment(Spec(2, ACTIONS, 1)).step)(
+        jax.random.key(0), jnp.array([0.1, 1.0]), jnp.int32(1), remembered(steps, ACTIONS)
+    )[1]
+    assert float(found.reward) == 1.0

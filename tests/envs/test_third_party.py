@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.utils.env_checker import check_env
 
 from safedsr.envs.copies import Copies
 from safedsr.envs.host import from_gymnasium
@@ -68,6 +69,47 @@ def test_lava_costs_instead_of_ending_the_episode():
             rows = copies.end_step()
             walked.append((rows.next_obs[0, 0].item(), rows.cost[0, 0].item(), bool(rows.success[0])))
     assert walked == [(2, 0, False), (3, 1, False), (4, 1, False), (5, 1, False), (6, 0, False), (7, 0, True)]
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "needs"),
+    [
+        ("minigrid_lava", "room", "minigrid"),
+        ("lunar_lander", "lander", "Box2D"),
+        ("four_room", "rooms", "mo_gymnasium"),
+        ("four_room", "maze", "mo_gymnasium"),
+        ("resource_gathering", "field", "mo_gymnasium"),
+    ],
+)
+def test_the_environments_of_the_examples_pass_gymnasiums_checker(module, name, needs):
+    pytest.importorskip(needs)
+    check_env(Alone(getattr(example(module), name)()), skip_render_check=True)
+
+
+class Alone(gymnasium.Env):
+    """An environment without its spec, from which the checker would make another one, and with a sum as reward."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        self.env, self.observation_space, self.action_space = env, env.observation_space, env.action_space
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any):
+        obs, reward, *rest = self.env.step(action)
+        return obs, float(np.sum(reward)), *rest
+
+
+def test_the_maze_of_sft_cop_has_its_traps():
+    pytest.importorskip("mo_gymnasium")
+    rooms = example("four_room")
+    made = from_gymnasium(rooms.maze, reward=[0, 1, 2], cost=rooms.traps)
+    assert len(rooms.TRAPS) == 12 and made.spec.observations == 2 + 18
+    at = [np.array([row, column, *[0] * 18]) for row, column in ((1, 8), (1, 7), (1, 6))]
+    enter = [bool(rooms.traps(at[0], 0, place, np.zeros(3), {})) for place in at]
+    assert enter == [False, True, False]
+    assert [bool(rooms.traps(at[0], 0, place, np.zeros(3), {}, left=1.0)) for place in at] == [False, False, True]
 
 
 def test_the_costs_of_the_examples():

@@ -1,5 +1,6 @@
 """How SafeDSR-plus adapts, with agents that have hardly learnt."""
 
+import itertools
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -36,23 +37,25 @@ def run(tmp_path_factory):
 def test_every_agent_is_tried_once_on_all_new_costs(run, tmp_path, monkeypatch):
     monkeypatch.setattr(plus_adaptation, "EPISODES", 64)
     seen = []
-    plus_adaptation.adapt_all(run, tmp_path, ORACLE, updates=8, show=seen.append)
-    tried = [(costs, seed) for costs in plus_adaptation.NEW for seed in (100, 101)]
-    assert sorted(seen) == sorted(f"safedsr-plus: seed {seed} adapted to {costs}" for costs, seed in tried)
+    plus_adaptation.adapt_all(run, tmp_path, updates=8, show=seen.append)
+    tried = list(itertools.product(plus_adaptation.NEW, ("simulator", "memory"), (100, 101)))
+    told = (f"safedsr-plus: seed {seed} adapted to {costs}, λ by {search}" for costs, search, seed in tried)
+    assert sorted(seen) == sorted(told)
     before = {path: path.read_bytes() for path in tmp_path.glob("*.json")}
-    assert {path.name for path in before} == {f"{costs}-{seed}.json" for costs, seed in tried}
-    plus_adaptation.adapt_all(run, tmp_path, ORACLE, updates=8, show=seen.append)
-    assert len(seen) == 6 and {path: path.read_bytes() for path in tmp_path.glob("*.json")} == before
+    assert {path.name for path in before} == {f"{costs}-{search}-{seed}.json" for costs, search, seed in tried}
+    plus_adaptation.adapt_all(run, tmp_path, updates=8, show=seen.append)
+    assert len(seen) == 12 and {path: path.read_bytes() for path in tmp_path.glob("*.json")} == before
 
     table = plus_adaptation.adaptation_table(tmp_path, ORACLE)
-    assert [row[:2] for row in table.rows] == [(costs, "2") for costs in plus_adaptation.NEW]
-    assert len(table.columns) == len(table.rows[0]) == 6 + len(LEVELS)
-    assert table.markdown().count("\n| ") == 5
+    ways = itertools.product(plus_adaptation.NEW, ("simulator", "memory"))
+    assert [row[:3] for row in table.rows] == [(costs, search, "2") for costs, search in ways]
+    assert len(table.columns) == len(table.rows[0]) == 9 + len(LEVELS)
+    assert {row[1] for row in table.rows if row[-3] == "–"} == {"simulator"}
 
 
 def test_a_run_without_the_known_costs_is_refused(trained, tmp_path):
     with pytest.raises(UserError, match="no agent trained in two-rooms with diamond costs"):
-        plus_adaptation.adapt_all(trained("safedqn"), tmp_path / "out", ORACLE)
+        plus_adaptation.adapt_all(trained("safedqn"), tmp_path / "out")
 
 
 def true_forecast(layout, config: GridConfig):

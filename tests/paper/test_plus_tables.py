@@ -9,14 +9,15 @@ from folders import numbers_of
 from tiny import tiny_agent
 
 from safedsr.engine.train import train
-from safedsr.paper import plus_adaptation, plus_tables
+from safedsr.envs.grid.catalog import ROOM_NAMES
+from safedsr.paper import plus_adaptation, plus_greedy, plus_tables
 from safedsr.paper.adaptation_plan import Scale
 from safedsr.runs.collect import load_results
 from safedsr.runs.config import TrainConfig
 from safedsr.runs.folder import load_run
 from safedsr.runs.job import grid_job, tasks_for
 from safedsr.runs.labels import thousands
-from safedsr.runs.metrics import goal_count, safe_goal_count
+from safedsr.runs.metrics import goal_count, iqm, safe_goal_count
 from safedsr.runs.reference import Level, Reference, key_of
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
@@ -35,12 +36,13 @@ def out(tmp_path_factory):
 
 
 def test_tables_say_what_the_run_folders_say(out):
-    maps, ablation = plus_tables.finish(out, oracle=False)
-    assert [row[:3] for row in maps.rows] == [("one-room", "none", "5"), ("one-room", "diamond", "5")]
+    maps, units, ablation = plus_tables.finish(out, oracle=False)
+    assert [row[1:4] for row in maps.rows] == [("one-room", "none", "5"), ("one-room", "diamond", "5")]
+    assert [row[0] for row in units.rows] == ["none"]
     goals = [goal_count(episodes) for episodes in load_run(out / "safedsr-plus").by_seed(0)]
-    assert min(goals) > 0 and maps.rows[0][5] == thousands(min(goals))
+    assert min(goals) > 0 and maps.rows[0][6] == thousands(min(goals))
     safe = [safe_goal_count(episodes, (5.0,)) for episodes in load_run(out / "safedsr-plus").by_seed(1)]
-    assert maps.rows[1][5] == thousands(min(safe))
+    assert maps.rows[1][6] == thousands(min(safe))
     assert [row[0] for row in ablation.rows] == ["none", "no-waves"]
     assert ablation.rows[0][1].endswith(f"; {thousands(min(safe))}") and ablation.rows[0][2] == "–"
     text = (out / "tables.md").read_text(encoding="utf-8")
@@ -56,13 +58,17 @@ def test_the_oracle_stands_beside_its_map(out):
         if "none" in result.costs
     }
     free, costly = plus_tables.maps_table(results, known).rows
-    assert (free[6], free[9]) == (thousands(1_234), "0.812") and (costly[6], costly[9]) == ("–", "–")
+    assert (free[7], free[11]) == (thousands(1_234), "0.812") and costly[7:9] + costly[11:] == ("–", "–", "–")
+    goals = results[0].counts["safe goal count"]
+    assert free[8] == f"{iqm(goals) / 1_234:.3f}"
 
 
 def test_the_published_tables_are_those_of_the_published_runs(tmp_path):
     copy = tmp_path / "plus"
     shutil.copytree(PUBLISHED, copy)
     written = [copy / plus_tables.FILE, copy / plus_adaptation.FOLDER / plus_adaptation.FILE]
+    (greedy,) = plus_greedy.finish(copy)
+    assert [row[:2] for row in greedy.rows] == [(name, "10") for name in ROOM_NAMES]
     for path in written:
         path.unlink()
     plus_tables.finish(copy, oracle=True)
@@ -83,4 +89,4 @@ def test_rates_are_those_of_the_last_20_000_steps(out):
     long = result._replace(points=points, series={"safe": np.stack([late, ~late, turns]).astype(np.float32)})
     np.testing.assert_allclose(plus_tables.final_rate(long), [1.0, 0.0, 0.5])
     (line,) = plus_tables.maps_table([long], {}).rows
-    assert line[7:9] == ("0.500", "0.000")
+    assert line[9:11] == ("0.500", "0.000")

@@ -14,7 +14,17 @@ from safedsr.engine.program import Program
 from safedsr.engine.train import Stopped
 from safedsr.envs.grid.catalog import ROOM_NAMES
 from safedsr.errors import UserError
-from safedsr.paper.experiments import ABLATIONS, EXPERIMENTS, ON_POLICY, QUICK_SETTINGS, RunGroup, shorten
+from safedsr.paper.experiments import (
+    ABLATIONS,
+    EXPERIMENTS,
+    MATCHED,
+    ON_POLICY,
+    QUICK_SETTINGS,
+    SHIFTED,
+    UNITS,
+    RunGroup,
+    shorten,
+)
 from safedsr.paper.reproduce import PlannedRun, plan, plan_run, reproduce, share_done
 from safedsr.runs import storage
 from safedsr.runs.collect import load_results
@@ -75,15 +85,24 @@ def flat(settings):
     return {name: value for part in parts for name, value in part.items()}
 
 
-def test_plus_is_judged_on_fresh_seeds_and_each_ablation_takes_one_thing_away():
+def test_plus_is_judged_on_fresh_seeds_and_each_variant_changes_one_thing():
     tasks = {task.name.removeprefix("safedsr-plus").removeprefix("-"): task.job for task in plan("plus")}
-    assert all(job.seeds == tuple(range(200, 210)) and job.train.steps == 500_000 for job in tasks.values())
+    assert all(job.seeds == tuple(range(50, 60)) and job.train.steps == 500_000 for job in tasks.values())
     whole = flat(asdict(tasks[""].agent))
     assert len(tasks[""].tasks) == 15 and tasks["two-costs"].tasks[0].budgets == (5.0, 10.0)
     for name in ABLATIONS:
-        taken = {key: value for key, value in flat(asdict(tasks[name].agent)).items() if value != whole[key]}
-        assert taken == ABLATIONS[name]
+        changed = {key: value for key, value in flat(asdict(tasks[name].agent)).items() if value != whole[key]}
+        assert changed and changed == {key: value for key, value in ABLATIONS[name].items() if value != whole[key]}
         assert [e.cost_names for e in tasks[name].tasks] == [("diamond",)] * 3
+    for name, how in {**UNITS, **SHIFTED}.items():
+        assert tasks[name].agent == tasks[""].agent
+        assert tasks[name].environment.settings != tasks[""].environment.settings or "costs" in how
+    for name in ("safedsr-matched", "safedqn-matched"):
+        own = flat(asdict(tasks[name].agent))
+        assert {key: own[key] for key in MATCHED} == {key: whole[key] for key in MATCHED}
+        assert {key: own[key] for key in ("epsilon_from", "epsilon_to", "epsilon_end", "penalty_start")} == {
+            key: whole[key] for key in ("epsilon_from", "epsilon_to", "epsilon_end", "penalty_start")
+        }
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)

@@ -110,6 +110,16 @@ def test_most_and_fit_steps(monkeypatch):
     assert kept.gram.dtype == np.float64
 
 
+def test_a_thinned_memory_says_so(monkeypatch, tmp_path):
+    memory.write_experiences(tmp_path, {(0, 0): remember(walk(100))})
+    assert memory.thinned(tmp_path) is None
+    monkeypatch.setattr(memory, "MOST_STEPS", 40)
+    kept = remember(walk(100))
+    memory.write_experiences(tmp_path, {(0, 0): kept})
+    assert f"it holds 40 of up to {kept.different} different steps" in str(memory.thinned(tmp_path))
+    assert memory.thinned(tmp_path / "elsewhere") is None
+
+
 def test_costs_are_those_of_the_cell_a_step_ends_in():
     layout = parse_scene("SA.\nB.G\n\nA = fire 2\nB = fire 3, water 1").layout
     t = Transition(

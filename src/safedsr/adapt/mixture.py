@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from safedsr.adapt.penalty import FINAL_BATCHES, FINER, LADDER, lam_unit, outcome_of, score, with_lam
+from safedsr.adapt.penalty import FINAL_BATCHES, lam_unit, outcome_of, score, steps_of, with_lam
 from safedsr.engine.outcome import Outcome
 from safedsr.envs.environment import Task
 from safedsr.errors import UserError
@@ -98,11 +98,12 @@ def mix(agent: AnyPolicy, task: Task, epsilon: float, required: float, episodes:
         return (pair.one, pair.other) if pair else ()
 
     own, unit = np.asarray(agent.policy.lam), lam_unit(agent, task)
+    ladder, factors = steps_of(terms)
     look(own)
     for j in range(len(own)):
-        for value in LADDER:
+        for value in ladder:
             look(np.where(np.arange(len(own)) == j, value * unit[j], own))
-    for factor in FINER:
+    for factor in factors:
         for one in found():
             look(np.asarray(one.lam) / factor)
             look(np.asarray(one.lam) * factor)

@@ -30,6 +30,8 @@ from safedsr.types import PyTree
 LADDER = (0.0, *(0.05 * 2.0**k for k in range(11)))  # λ to try, in its unit: from reward only to almost costs only
 LARGEST = 1024.0  # if the largest λ of the ladder is the best one, larger ones are tried up to this one
 FINER = (2.0**0.5, 2.0**0.25)  # then factors around the best λ
+# Without goals, costs jump from far above a budget to far below it within a factor of 2: half steps, then finer ones.
+HALF_STEPS, FINEST = (0.0, *(0.05 * 2.0 ** (k / 2) for k in range(21))), (2.0**0.25, 2.0**0.125)
 BATCH = 64  # episodes per compiled call
 HOST_BATCH = 16  # in environments on the host, which are slower
 FINALISTS, FINAL_BATCHES = 3, 4
@@ -91,7 +93,7 @@ def search_penalty(
     lam = np.asarray(agent.policy.lam, np.float32)
     agent = with_lam(agent, lam)  # one λ, also if it was a mixture
     judged = partial(score, task=task, epsilon=epsilon, required=required)
-    ladder = np.asarray(LADDER, np.float32)[:, None] * lam_unit(agent, task)
+    ladder = np.asarray(steps_of(agent.job.terms)[0], np.float32)[:, None] * lam_unit(agent, task)
     best = judged(agent, batches=FINAL_BATCHES)
     turns = [*range(len(lam))] * (2 if len(lam) > 1 else 1)
     for n, j in enumerate(turns):
@@ -101,6 +103,11 @@ def search_penalty(
 
         lam, best = _search_one(agent, judged, ladder[:, j], lam, best, j, told, required)
     return with_lam(agent, lam), best
+
+
+def steps_of(terms: Terms) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The λ to try, in its unit, and the factors around the best of them."""
+    return (LADDER, FINER) if terms.goals else (HALF_STEPS, FINEST)
 
 
 def lam_unit(agent: TrainedPolicy, task: Task) -> np.ndarray:
@@ -129,7 +136,7 @@ def _search_one(
         return np.where(np.arange(len(lam)) == j, np.float32(value), lam)
 
     def look(value: float) -> None:
-        told(len(tried) / (len(ladder) + 2 * len(FINER) + FINALISTS))
+        told(min(len(tried) / (len(ladder) + 2 * len(FINER) + FINALISTS), 1.0))
         tried[value] = judged(with_lam(agent, choice(value)))
 
     def top() -> float:
@@ -141,7 +148,7 @@ def _search_one(
     while top() == most < LARGEST / LADDER[-1] * float(ladder[-1]) and tried[most].safe < enough:
         most *= 2
         look(most)
-    for factor in FINER:
+    for factor in steps_of(agent.job.terms)[1]:
         middle = top()
         if middle == 0 or (agent.job.terms.goals and tried[middle].safe >= enough):
             break

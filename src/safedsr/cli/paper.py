@@ -97,7 +97,7 @@ def _run_by(executor: str, where: Where, planned: "Sequence[PlannedRun]", out: P
 def _finish_plus(quick: bool, out: Path) -> None:
     """Print and save the tables of the experiment 'plus', among them those of the adaptation to other costs."""
     from safedsr.cli.terminal import print_table
-    from safedsr.paper import plus_adaptation, plus_tables
+    from safedsr.paper import plus_adaptation, plus_greedy, plus_tables
     from safedsr.paper.adaptation_plan import QUICK, Scale
     from safedsr.paper.adaptation_tables import TextTable
 
@@ -107,6 +107,7 @@ def _finish_plus(quick: bool, out: Path) -> None:
             print(table.note)
 
     show(plus_tables.finish(out, oracle=not quick))
+    show(plus_greedy.finish(out))
     show(plus_adaptation.finish(out, QUICK if quick else Scale()))
     print(
         f"these tables are saved in {out / plus_tables.FILE} and {out / plus_adaptation.FOLDER / plus_adaptation.FILE}"

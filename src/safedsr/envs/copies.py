@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 
-from safedsr.envs.functions import Args, NoInfo, StepFunction
+from safedsr.envs.functions import Args, NoInfo, StepFunction, plain_args
 from safedsr.errors import EnvironmentFailed, UserError
 from safedsr.types import Transition
 
@@ -84,6 +84,13 @@ class Rows(NamedTuple):
     start: np.ndarray  # s of the next step: s′, or the start of a new episode
 
 
+def _keeper(space: spaces.Space, in_place: bool) -> Callable[[Any], Any] | None:
+    """A function that copies observations; None for environments that return a new one in each step."""
+    if not in_place:
+        return None
+    return np.array if isinstance(space, spaces.Box) else deepcopy
+
+
 def _flattener(space: spaces.Space) -> Callable[[Any], Any] | None:
     """A function that flattens observations; None for vectors, which are flat already."""
     if isinstance(space, spaces.Box):
@@ -108,9 +115,11 @@ class Batch(gymnasium.Env):
         self.action_space = spaces.MultiDiscrete([one.action_space.n] * len(args))  # type: ignore[attr-defined]
         self._first = int(getattr(one.action_space, "start", 0))  # number of the first action
         self._flatten = _flattener(one.observation_space)
+        self._keep = _keeper(one.observation_space, labelling.in_place)
         self._rows = np.zeros((len(args), columns.width), np.float32)
         n = columns.observations
         self._next, self._labels, self._start = self._rows[:, :n], list(self._rows[:, n:-n]), self._rows[:, -n:]
+        self._ends = list(self._rows[:, -n - 4 : -n].T)  # success, reward, terminated, truncated
         self._steps = [env.step for env in self.envs]
         self._obs: list[Any] = [None] * len(args)
         self._seeds, self._begun = np.zeros((len(args), 0), np.int64), [0] * len(args)
@@ -124,9 +133,10 @@ class Batch(gymnasium.Env):
     @args.setter
     def args(self, args: Sequence[Args]) -> None:
         self._args = args
-        self._costs = [[function.bound(one) for function in self.labelling.costs] for one in args]
-        success = self.labelling.success
-        self._success = [success.bound(one) if success else None for one in args]
+        (_, functions, success, *_), plain = self.labelling, [plain_args(one) for one in args]
+        places = self.labelling.places
+        self._costs = [list(zip([f.bound(one) for f in functions], places, strict=True)) for one in plain]
+        self._success = [success.bound(one) if success else None for one in plain]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         """New episodes in all copies."""
@@ -143,11 +153,41 @@ class Batch(gymnasium.Env):
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
         """A step of each copy."""
         with self._watched():
-            ended = [copy for copy, one in enumerate(action.tolist()) if self._step_one(copy, one + self._first)]
+            ended = self._step_all(action.tolist())
             self._start[:] = self._next
             for copy in ended:
                 self._restart(copy)
         return self._rows, 0.0, False, False, {}
+
+    def _step_all(self, actions: list[int]) -> list[int]:
+        """A step of each copy; returns those whose episode is done. One loop, because calls are slow in Python."""
+        labelling, first, keep, flatten, befores = self.labelling, self._first, self._keep, self._flatten, self._obs
+        obs_of, plain, extras = self._next, labelling.reward is None, labelling.extras
+        ended, place = [], self.columns.costs
+        successes, rewards, terminations, truncations = ends = [], [], [], []
+        for copy, (one, step, labels, costs, success) in enumerate(
+            zip(actions, self._steps, self._labels, self._costs, self._success, strict=True)
+        ):
+            action, before = one + first, befores[copy]
+            obs, reward, terminated, truncated, info = step(action)
+            befores[copy] = keep(obs) if keep else obs
+            obs_of[copy] = flatten(obs) if flatten else obs
+            for function, at in costs:
+                cost = function(before, action, obs, reward, info)
+                labels[at] = cost if type(at) is int else _plain(cost)
+            done = terminated or truncated
+            if done:
+                ended.append(copy)
+            reached = done if success is None else success(before, action, obs, reward, info)
+            if extras:
+                labels[place : place + extras] = reward
+            successes.append(reached)
+            rewards.append(reward if plain else labelling.total(reward))
+            terminations.append(terminated)
+            truncations.append(truncated)
+        for column, values in zip(self._ends, ends, strict=True):
+            column[:] = values
+        return ended
 
     @contextlib.contextmanager
     def _watched(self) -> Iterator[None]:
@@ -157,31 +197,11 @@ class Batch(gymnasium.Env):
             self.failure = f"raised {type(error).__name__}: {error}"
             self._rows[:] = np.nan
 
-    def _step_one(self, copy: int, action: int) -> bool:
-        """A step of one copy; returns whether its episode is done."""
-        labelling, labels = self.labelling, self._labels[copy]
-        before = self._obs[copy]
-        obs, reward, terminated, truncated, info = self._steps[copy](action)
-        self._obs[copy] = deepcopy(obs) if labelling.in_place else obs
-        self._next[copy] = self._flatten(obs) if self._flatten else obs
-        for function, place in zip(self._costs[copy], labelling.places, strict=True):
-            cost = function(before, action, obs, reward, info)
-            labels[place] = cost if isinstance(place, int) else _plain(cost)
-        end = self.columns.costs
-        if labelling.extras:
-            labels[end : end + labelling.extras] = reward
-            end += labelling.extras
-        done, success = terminated or truncated, self._success[copy]
-        labels[end] = done if success is None else success(before, action, obs, reward, info)
-        labels[end + 1] = reward if labelling.reward is None else labelling.total(reward)
-        labels[end + 2], labels[end + 3] = terminated, truncated
-        return done
-
     def _restart(self, copy: int) -> None:
         episode, seeds = self._begun[copy], self._seeds[copy]
         seed = int(seeds[episode]) if episode < len(seeds) else None
         obs, _ = self.envs[copy].reset(seed=seed)
-        self._obs[copy] = deepcopy(obs) if self.labelling.in_place else obs
+        self._obs[copy] = self._keep(obs) if self._keep else obs
         self._begun[copy] += 1
         self._start[copy] = self._flatten(obs) if self._flatten else obs
 
@@ -221,7 +241,8 @@ class Host:
     def relabel(self, steps: Transition, args: Args, space: spaces.Space) -> Transition:
         """Stored steps [n] with the costs that the functions give them."""
         cost = np.zeros((len(steps.action), self.columns.costs), np.float32)
-        restore, functions = partial(spaces.unflatten, space), [one.bound(args) for one in self.labelling.costs]
+        plain = plain_args(args)
+        restore, functions = partial(spaces.unflatten, space), [one.bound(plain) for one in self.labelling.costs]
         for n, (obs, action, next_obs, reward) in enumerate(
             zip(
                 np.asarray(steps.obs),
@@ -287,8 +308,11 @@ class Copies:
 
     def end_step(self) -> Rows:
         """The result of the step, also as `rows` [copies, width]; arrays are valid until the next step begins."""
-        with self._answered():
-            rows = self._envs.step_wait()[0] if self.processes else self._envs.step(self._actions)[0]
+        if self.processes:
+            with self._answered():
+                rows = self._envs.step_wait()[0]
+        else:
+            rows = self._envs.step(self._actions)[0]
         self.host.steps += self.count
         self.rows = rows = rows.reshape(self.count, self.host.columns.width)
         found = self._rows(rows)

@@ -221,6 +221,11 @@ def with_args(defaults: Args, given: Mapping[str, Any]) -> Args:
     return found
 
 
+def plain_args(args: Args) -> dict[str, Any]:
+    """Parameters for functions in Python: numbers instead of arrays without axes, which are slow there."""
+    return {name: value.item() if np.ndim(value) == 0 else value for name, value in args.items()}
+
+
 def args_to_json(args: Args) -> dict[str, Any]:
     """Parameters as JSON."""
     return {name: np.asarray(value, np.float64).tolist() for name, value in args.items()}

@@ -29,6 +29,7 @@ from safedsr.envs.functions import (
     from_reward,
     own_function,
     parse_entry,
+    plain_args,
     with_args,
 )
 from safedsr.errors import UserError, unknown
@@ -260,7 +261,8 @@ def _labelling(
     if success is None:
         success = next((key for key in ("is_success", "success") if key in seen.infos), None)
     found = [from_info(success)] if isinstance(success, str) else _sources(success, seen, title)
-    return Labelling(tuple(chosen) if extras else None, tuple(costs), _lenient(found[0]) if found else None, extras)
+    lenient = tuple(map(_lenient, costs))
+    return Labelling(tuple(chosen) if extras else None, lenient, _lenient(found[0]) if found else None, extras)
 
 
 def _sources(given: Any, seen: Probe, title: str) -> list[StepFunction]:
@@ -278,12 +280,12 @@ def _sources(given: Any, seen: Probe, title: str) -> list[StepFunction]:
     return [function for one in given for function in _sources(one, seen, title)]
 
 
-def _lenient(success: StepFunction) -> StepFunction:
-    """Success from `info` is False where `info` does not have it: many environments give it at the end only."""
-    key = success.about.get("info")
+def _lenient(function: StepFunction) -> StepFunction:
+    """An entry of `info` is 0 where `info` lacks it: many environments give a cost or success only when it happens."""
+    key = function.about.get("info")
     if key is None:
-        return success
-    return success._replace(call=lambda obs, action, next_obs, reward, info: info.get(key, False))
+        return function
+    return function._replace(call=lambda obs, action, next_obs, reward, info: info.get(key, 0.0))
 
 
 def _cost_names(labelling: Labelling, seen: Probe, title: str) -> tuple[tuple[str, ...], tuple[int | slice, ...]]:
@@ -295,7 +297,8 @@ def _cost_names(labelling: Labelling, seen: Probe, title: str) -> tuple[tuple[st
     places: list[int | slice] = []
     for function in labelling.costs:
         try:
-            found = function(*seen.step, function.defaults)
+            found = seen.infos.get(function.about.get("info"), None)  # which the first step may not have
+            found = function(*seen.step, plain_args(function.defaults)) if found is None else found
         except Exception as error:
             raise UserError(
                 f"the cost function '{function.name}' raised {type(error).__name__}: {error} in the first step of "

@@ -4,7 +4,8 @@ At each step, the remembered transition with the same action and the nearest obs
 its costs, its move and whether the episode ends. The walk goes to s + (s′ - s of that transition), so that it does not
 jump to remembered states, where such moves are closer to the truth than s′ itself: this is measured on pairs of near
 transitions, for each action and observation. Noise on the observation lets several near transitions take their turn,
-where steps are random.
+where steps are random. Observations with few values, such as a load or a direction, weigh more in distances, so that
+the nearest transition is of the same situation.
 """
 
 import functools
@@ -25,6 +26,7 @@ LONGEST = 1000  # steps of a walk, if the environment's Spec does not say when a
 NOISE = 0.5  # of the observation if steps are random, in units of the median distance of nearest remembered ones
 STARTS = 256
 SAMPLE = 512  # transitions of an action that are compared with their nearest ones
+VALUES, DISCRETE = 64, 8.0  # an observation with at most so many values is discrete; its weight in distances
 LEAF, LEAVES = 64, 4  # transitions in a leaf, and leaves that are searched for the nearest one
 
 
@@ -35,12 +37,12 @@ class Remembered(NamedTuple):
     """
 
     then: Transition  # [A, leaves, leaf, …]
-    known: Array  # [A, leaves, leaf, observations] s in units of the range of each observation
+    known: Array  # [A, leaves, leaf, observations] s in units of `span`
     low: Array  # [A, leaves, observations] smallest s of a leaf
     high: Array  # [A, leaves, observations] largest s of a leaf
     starts: Array  # [m, observations] first observations of episodes
     origin: Array  # [observations] smallest observation
-    span: Array  # [observations] the range
+    span: Array  # [observations] the range, divided by its weight in distances
     noise: Array  # [] standard deviation
     moves: Array  # [A, observations] bool, where a walk goes on by s′ - s in place of going to s′
     least: Array  # [observations] smallest s′
@@ -55,7 +57,7 @@ def remembered(steps: Transition, actions: int) -> Remembered:
             "with this version, or adapt in the environment, without --from-memory"
         )
     obs = np.asarray(steps.obs, np.float32)
-    origin, span = obs.min(0), np.maximum(np.ptp(obs, axis=0), 1e-9)
+    origin, span = obs.min(0), np.maximum(np.ptp(obs, axis=0), 1e-9) / _weights(obs)
     points = (obs - origin) / span
     rows = [np.flatnonzero(steps.action == action) for action in range(actions)]
     for action, own in enumerate(rows):
@@ -80,6 +82,12 @@ def remembered(steps: Transition, actions: int) -> Remembered:
         least=jnp.asarray(np.min(steps.next_obs, 0)),
         most=jnp.asarray(np.max(steps.next_obs, 0)),
     )
+
+
+def _weights(obs: np.ndarray) -> np.ndarray:
+    """The weight of each observation in distances: larger if it has few values, since others are other situations."""
+    values = np.array([len(np.unique(column)) for column in obs.T])
+    return np.where(values <= min(VALUES, len(obs) / 16), np.float32(DISCRETE), np.float32(1.0))
 
 
 def _errors(one: np.ndarray, other: np.ndarray, steps: Transition, span: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""The tables of the experiment 'plus': SafeDSR-plus and the oracle on every map, and the ablations."""
+"""The tables of the experiment 'plus': the agent and the oracle on every map, other units, controls and ablations."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,15 +9,18 @@ from safedsr.core.config import EpsilonSchedule
 from safedsr.envs.grid.catalog import ROOM_NAMES
 from safedsr.envs.grid.config import OracleConfig
 from safedsr.paper.adaptation_tables import TextTable, write_tables
-from safedsr.paper.experiments import ABLATIONS, EXPERIMENTS
+from safedsr.paper.experiments import ABLATIONS, PLUS, SHIFTED, UNITS
 from safedsr.runs.collect import load_results
 from safedsr.runs.labels import thousands
 from safedsr.runs.metrics import Summary, iqm, summarize
 from safedsr.runs.reference import References, add_references, reference_of
 from safedsr.runs.results import Result, smooth
 
-WHOLE = "safedsr-plus"
 FILE, UNKNOWN = "tables.md", "–"
+MAPS = tuple(PLUS + name for name in ("", "-fine", "-two-costs", "-four-rooms", "-four-rooms-bonus"))
+OTHER_UNITS = {PLUS: "none", **{f"{PLUS}-{name}": name for name in (*UNITS, *SHIFTED)}}
+MATCHED = {f"{name}-matched": f"{name}, matched" for name in ("safedsr", "safedqn")}
+CONTROLS = {PLUS: "none", **MATCHED, **{f"{PLUS}-{name}": name for name in ABLATIONS}}
 # This oracle accounts for random actions. It is stronger than the oracle of the figures, which does not.
 ORACLE = OracleConfig(plan_epsilon=EpsilonSchedule().epsilon_end)
 
@@ -28,16 +31,15 @@ def finish(out: Path, oracle: bool) -> list[TextTable]:
     results = load_results([out], remarks)
     for remark in remarks:
         print(remark)
-    judged = [result for result in results if result.path.name not in _ablations()] if oracle else []
+    judged = [result for result in results if result.path.name in MAPS] if oracle else []
     known = add_references(judged, out, ORACLE, show=lambda name: print(f"oracle of {name}", flush=True))
-    tables = [maps_table(results, known), ablation_table(results)]
+    tables = [
+        maps_table(results, known),
+        variants_table(results, OTHER_UNITS, "Other units and shifted rewards"),
+        variants_table(results, CONTROLS, "Controls, and ablations: one part changed at a time"),
+    ]
     write_tables(out / FILE, tables)
     return tables
-
-
-def _ablations() -> dict[str, str]:
-    """Folder → removed part."""
-    return {f"{WHOLE}-{name}": name for name in ABLATIONS}
 
 
 def final_rate(result: Result) -> np.ndarray:
@@ -46,13 +48,10 @@ def final_rate(result: Result) -> np.ndarray:
 
 
 def maps_table(results: Sequence[Result], references: References) -> TextTable:
-    """The agent without ablations, on every map."""
-    order = [row.folder(WHOLE) for row in EXPERIMENTS["plus"] if row.name not in ABLATIONS]
-    lines = []
-    for name in order:
-        here = [result for result in results if result.path.name == name]
-        lines += [_map_line(result, references) for result in here]
+    """The agent on every map."""
+    lines = [_map_line(result, references) for name in MAPS for result in results if result.path.name == name]
     columns = (
+        "run",
         "map",
         "costs",
         "budget",
@@ -60,15 +59,16 @@ def maps_table(results: Sequence[Result], references: References) -> TextTable:
         "safe goals",
         "worst seed",
         "oracle",
+        "share",
         "rate",
         "worst rate",
         "oracle's rate",
     )
     note = (
         "Goals and safe goals: counts over the whole training, IQM over seeds. Safe goals: with a 95 % bootstrap "
-        "interval, for the worst seed, and for the oracle. Rate: the safe goal rate over the last 20 000 steps: mean "
-        "over seeds, worst seed, and oracle. The oracle has the same ε schedule as the agents, and its plan accounts "
-        f"for ε = {ORACLE.plan_epsilon:g}."
+        "interval, for the worst seed, for the oracle, and the IQM divided by the oracle's. Rate: the safe goal rate "
+        "over the last 20 000 steps: mean over seeds, worst seed, and oracle. The oracle has the same ε schedule as "
+        f"the agents, and its plan accounts for ε = {ORACLE.plan_epsilon:g}."
     )
     return TextTable("SafeDSR-plus on every map", columns, lines, note)
 
@@ -76,6 +76,7 @@ def maps_table(results: Sequence[Result], references: References) -> TextTable:
 def _map_line(result: Result, references: References) -> tuple[str, ...]:
     safe, last, oracle = result.counts["safe goal count"], final_rate(result), reference_of(result, references, ORACLE)
     return (
+        result.path.name,
         result.layout,
         ", ".join(result.costs),
         ", ".join(f"{budget:g}" for budget in result.budgets),
@@ -83,28 +84,27 @@ def _map_line(result: Result, references: References) -> tuple[str, ...]:
         _interval(summarize(safe)),
         thousands(safe.min()),
         thousands(oracle.safe_goal_count) if oracle else UNKNOWN,
+        f"{iqm(safe) / oracle.safe_goal_count:.3f}" if oracle else UNKNOWN,
         f"{last.mean():.3f}",
         f"{last.min():.3f}",
         f"{oracle.exploring.safe_goal_rate:.3f}" if oracle else UNKNOWN,
     )
 
 
-def ablation_table(results: Sequence[Result]) -> TextTable:
-    """Safe goals with the diamond costs, with one part removed at a time."""
-    named = {WHOLE: "none", **_ablations()}
-    found: Mapping[tuple[str, str], Result] = {
-        (result.path.name, result.layout): result for result in results if result.costs == ("diamond",)
-    }
+def variants_table(results: Sequence[Result], named: Mapping[str, str], title: str) -> TextTable:
+    """Safe goals with the diamond costs, of runs that differ in one thing; `named` says in which, by run folder."""
+    known = [result for result in results if result.path.name != PLUS or result.costs == ("diamond",)]
+    found = {(result.path.name, result.layout): result for result in known}
     lines = []
-    for folder, taken in named.items():
+    for folder, differs in named.items():
         here = [found.get((folder, layout)) for layout in ROOM_NAMES]
         if any(here):
-            lines.append((taken, *(_ablated(result) if result else UNKNOWN for result in here)))
+            lines.append((differs, *(_varied(result) if result else UNKNOWN for result in here)))
     note = "Safe goals with the diamond costs: IQM over seeds with a 95 % bootstrap interval; then the worst seed."
-    return TextTable("Ablations: one part removed at a time", ("removed part", *ROOM_NAMES), lines, note)
+    return TextTable(title, ("what differs", *ROOM_NAMES), lines, note)
 
 
-def _ablated(result: Result) -> str:
+def _varied(result: Result) -> str:
     safe = result.counts["safe goal count"]
     return f"{_interval(summarize(safe))}; {thousands(safe.min())}"
 

@@ -26,6 +26,7 @@ MOST_STEPS = 25_000
 MOST_STARTS = 256  # first steps of episodes among them, for walks through the memory
 FIT_STEPS = 4_096
 FILE, FORMAT = "memory.safetensors", "2"
+THINNED = "thinned"  # what the file says if it holds fewer steps than there were
 
 
 class Experience(NamedTuple):
@@ -33,6 +34,7 @@ class Experience(NamedTuple):
 
     steps: Transition  # [n, …] as they were recorded
     gram: np.ndarray  # [d, d] float64: ΦᵀΦ
+    different: int = 0  # steps that there were to choose from, if they have just been chosen
 
     @property
     def fitted(self) -> int:
@@ -57,7 +59,8 @@ def make_experience(
     order = spread(_strata(steps, environment, params))
     starts = order[np.asarray(steps.first)[order] > 0][:MOST_STARTS]
     others = order[~np.isin(order, starts)]
-    return with_gram(take(steps, np.concatenate([others[: MOST_STEPS - len(starts)], starts])), features)
+    chosen = take(steps, np.concatenate([others[: MOST_STEPS - len(starts)], starts]))
+    return with_gram(chosen, features)._replace(different=len(order))
 
 
 def from_rows(rows: Any, filled: Any, codec: Codec) -> Transition:
@@ -139,7 +142,17 @@ def write_experiences(folder: Path, experiences: Mapping[tuple[int, int], Experi
         for name, array in {**one.steps._asdict(), "gram": one.gram}.items()
         if not isinstance(array, tuple)  # an environment without extras
     }
-    storage.write_tensors(folder / FILE, tensors, {"memory": FORMAT})
+    thin = [one for one in experiences.values() if one.different > len(one.steps.action)]
+    most = max((one.different for one in thin), default=0)
+    word = {THINNED: f"{MOST_STEPS:,} of up to {most:,}"} if thin else {}
+    storage.write_tensors(folder / FILE, tensors, {"memory": FORMAT, **word})
+
+
+def thinned(folder: Path) -> str | None:
+    """A sentence if the memory in a folder holds fewer steps than the agents had; None if it holds all of them."""
+    path = folder / FILE
+    found = storage.read_tensors(path)[1].get(THINNED) if path.is_file() else None
+    return found and f"the memory that is saved with the policies was thinned: it holds {found} different steps of each"
 
 
 def read_experiences(

@@ -1,0 +1,233 @@
+"""Measure an example: train, evaluate, change the cost, adapt, certify in the environment; one CSV line for each.
+
+    pip install "safedsr[envs]"   (for cartpole-gymnax also: pip install gymnax six)
+    python examples/measure.py lunar-lander safedqn --seeds 10 11 12 --out runs/lander
+
+A seed has the lines `trained` (its own cost), `changed` (the same policy, new cost) and, if the agent can adapt,
+`adapted` (by the levels `cost`, `penalty` and `memory`, until one passes).
+"""
+
+import argparse
+import csv
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import four_room
+import highway_lane
+import lunar_lander
+import minigrid_lava
+import resource_gathering
+import zones
+
+import safedsr
+from safedsr.engine.evaluate import Evaluation, evaluate
+from safedsr.engine.lanes import use_cores
+from safedsr.envs import from_gymnasium, from_gymnax
+from safedsr.envs.environment import Environment, make_task
+
+DQN = {"epsilon_end": 0.05, "epsilon_from": 0, "train_start": 1_000, "rule": "chance", "lam_step": 0.05}
+LANDER = {
+    "batch_size": 128,
+    "buffer_size": 100_000,
+    "epsilon_end": 0.02,
+    "epsilon_from": 0,
+    "epsilon_to": 40_000,
+    "learning_rate": 5e-4,
+    "penalty_start": 60_000,
+    "sync_every": 1_000,
+    "train_every": 8,
+    "train_start": 2_000,
+    "update_steps": 4,
+}
+HIGHWAY = {"epsilon_end": 0.05, "train_every": 5, "train_start": 500, "update_steps": 2}
+
+
+class Case(NamedTuple):
+    """An environment, its budget, and how its cost changes."""
+
+    make: Callable[[], Environment]
+    budget: float
+    change: Mapping[str, float]  # parameters of the cost function after the change
+    steps: int
+    settings: Mapping[str, Mapping[str, Any]]  # of each algorithm
+    budget_kind: str = "episode"
+    episodes: int = 200  # of an evaluation
+    certificate: Mapping[str, Any] = MappingProxyType({})
+
+
+def plus(epsilon: float = 0.05, **more: Any) -> dict[str, Any]:
+    """Settings of SafeDSR-plus: ε at the end of its schedule, which its plans assume, too."""
+    return {"epsilon_end": epsilon, "plan_epsilon": epsilon, **more}
+
+
+ZONE_MOVES = {"low": -9.0, "high": -0.3}
+CARTPOLE = {
+    "safedsr-plus": plus(copies=1),
+    "safedqn": {**DQN, "epsilon_to": 20_000, "penalty_start": 20_000, "copies": 1},
+    "ppo-lag": {"steps_per_epoch": 5_000, "copies": 1},
+    "cpo": {"steps_per_epoch": 5_000, "copies": 1},
+}
+CASES = {
+    "cartpole": Case(
+        lambda: from_gymnasium("CartPole-v1", cost=zones.between, time_limit=200), 5, ZONE_MOVES, 100_000, CARTPOLE
+    ),
+    "cartpole-gymnax": Case(
+        lambda: from_gymnax("CartPole-v1", {"max_steps_in_episode": 200}, cost=zones.between),
+        5,
+        ZONE_MOVES,
+        100_000,
+        CARTPOLE,
+        certificate={"episodes": 1_000},
+    ),
+    "minigrid-lava": Case(
+        lambda: from_gymnasium(minigrid_lava.room, cost=minigrid_lava.lava),
+        1,
+        {"top": 2.0, "bottom": 5.0},
+        40_000,
+        {"safedsr-plus": plus(0.1), "safedqn": {**DQN, "epsilon_to": 20_000, "penalty_start": 20_000}},
+    ),
+    "resource-gathering": Case(
+        lambda: from_gymnasium(resource_gathering.field, reward=[1, 2], cost=resource_gathering.danger),
+        0.02,
+        {"row": 2.0, "column": 4.0},
+        60_000,
+        {
+            "safedsr-plus": plus(0.1, gamma=0.95),
+            "safedqn": {**DQN, "gamma": 0.95, "epsilon_to": 30_000, "penalty_start": 30_000, "rule": "mean"},
+        },
+        "discounted-mean",
+        1_000,
+    ),
+    "four-room": Case(
+        lambda: from_gymnasium(four_room.rooms, reward=[0, 1], cost=four_room.forbidden),
+        0.5,
+        {"kind": 1.0},
+        100_000,
+        {
+            "safedsr-plus": plus(0.1, octaves=0),
+            "safedqn": {**DQN, "epsilon_to": 50_000, "penalty_start": 50_000, "buffer_size": 50_000},
+        },
+    ),
+    "sft-cop-maze": Case(
+        lambda: from_gymnasium(four_room.maze, reward=[0, 1, 2], cost=four_room.traps),
+        0.5,
+        {"left": 1.0},
+        100_000,
+        {
+            "safedsr-plus": plus(0.1, octaves=0),
+            "safedqn": {**DQN, "epsilon_to": 50_000, "penalty_start": 50_000, "buffer_size": 50_000},
+        },
+    ),
+    "lunar-lander": Case(
+        lambda: from_gymnasium(lunar_lander.lander, cost=lunar_lander.fuel, success=lunar_lander.landed),
+        100,
+        {"side": 0.3},
+        400_000,
+        {
+            "safedqn": {
+                **LANDER,
+                "hidden": (256, 256),
+                "rule": "mean",
+                "aim": (80.0,),
+                "lam_step": 0.01,
+                "lam_most": 1.0,
+            },
+            "safedsr-plus": plus(0.02, **LANDER, octaves=0, trunk=256, head=128),
+            "ppo-lag": {"steps_per_epoch": 8_000, "gae_lambda": 0.98, "gamma": 0.999, "kl_reduce": "mean"},
+        },
+        certificate={"episodes": 500},
+    ),
+    "highway": Case(
+        lambda: from_gymnasium("highway-fast-v0", cost=highway_lane.closed),
+        3,
+        {"lane": 2.0},
+        5_000,
+        {"safedsr-plus": plus(**HIGHWAY, octaves=0), "safedqn": {**DQN, **HIGHWAY, "epsilon_to": 2_500}},
+        episodes=20,
+        certificate={"episodes": 60, "require": 0.8},
+    ),
+}
+COLUMNS = (
+    *("environment", "algorithm", "seed", "stage", "level", "episodes", "return", "success", "safe", "cost"),
+    *("length", "passed", "bound", "steps", "certificate_steps", "seconds"),
+)
+
+
+def measure(case: Case, algorithm: str, seed: int, out: Path, changes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The lines of one seed."""
+    env, began = case.make(), time.perf_counter()
+    settings = {"steps": case.steps, **case.settings.get(algorithm, {}), **changes}
+    how = {"budget": case.budget, "budget_kind": case.budget_kind, "seeds": [seed], "out": out / f"{algorithm}-{seed}"}
+    agent = safedsr.train(algorithm, env, **how, **settings)
+    trained = line("trained", evaluate(agent, episodes=case.episodes))
+    rows = [{**trained, "steps": settings["steps"], "seconds": time.perf_counter() - began}]
+    rows.append(line("changed", evaluate(agent, make_task(env, case.budget, case.change), case.episodes)))
+    if algorithm == "safedsr-plus":
+        rows.append(adapted(agent, case))
+    return rows
+
+
+def line(stage: str, found: Evaluation) -> dict[str, Any]:
+    """The numbers of an evaluation."""
+    return {
+        "stage": stage,
+        "episodes": found.episodes,
+        "return": found.reward.value,
+        "success": found.goal_rate.value if found.terms.success else None,
+        "safe": found.safe_goal_rate.value,
+        "cost": found.cost[0].value,
+        "length": found.length.value,
+    }
+
+
+def adapted(agent: safedsr.Agent, case: Case) -> dict[str, Any]:
+    """The numbers of the agent's adaptation, from its certificate."""
+    began = time.perf_counter()
+    found = agent.adapt(case.change, highest="memory", **case.certificate)
+    passed = found.certificate
+    return {
+        "stage": "adapted",
+        "level": found.level,
+        "episodes": passed.episodes,
+        "return": passed.reward,
+        "success": passed.goal_rate.value if passed.success else None,
+        "safe": passed.safe_goal_rate.value,
+        "cost": passed.cost[0].value,
+        "length": passed.length,
+        "passed": passed.passed,
+        "bound": passed.cost[0].bound if passed.terms.on_mean else passed.safe_goal_rate.bound,
+        "steps": sum(rung.real_steps or 0 for rung in found.rungs),
+        "certificate_steps": sum(rung.certificate_steps or 0 for rung in found.rungs),
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("environment", choices=CASES)
+    parser.add_argument("algorithm")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="other settings of the algorithm")
+    args = parser.parse_args()
+    changes = {name: json.loads(value) for name, value in (text.split("=", 1) for text in args.set)}
+    changes = {name: tuple(value) if isinstance(value, list) else value for name, value in changes.items()}
+    use_cores(1)
+    args.out.mkdir(parents=True, exist_ok=True)
+    for seed in args.seeds:
+        rows = measure(CASES[args.environment], args.algorithm, seed, args.out, changes)
+        with (args.out / f"{args.algorithm}-{seed}.csv").open("w", newline="") as file:
+            table = csv.DictWriter(file, COLUMNS)
+            table.writeheader()
+            who = {"environment": args.environment, "algorithm": args.algorithm, "seed": seed}
+            table.writerows({**who, **row} for row in rows)
+        for row in rows:
+            print(seed, {name: round(v, 3) if isinstance(v, float) else v for name, v in row.items()}, flush=True)
+
+
+if __name__ == "__main__":
+    main()

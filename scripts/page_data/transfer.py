@@ -7,8 +7,6 @@ from page_data.registry import text
 from safedsr.runs.metrics import Summary
 from safedsr.transfer.summary import Course, read_courses
 
-THEIRS = ("sftcopql", "rnsfql", "rasfql")
-
 
 @cache
 def _courses() -> dict[str, Course]:
@@ -38,3 +36,9 @@ def transfer_ratio(agent: str, other: str, what: str) -> str:
     """How many times as much of something ("reward", "traps") one agent has as another, by their IQM."""
     both = [_courses()[name].summary(what).iqm for name in (agent, other)]
     return formats.factor(both[0] / both[1])
+
+
+@text
+def transfer_tasks() -> str:
+    """The number of tasks in a row that all agents of the table have finished."""
+    return str(min(course.values["reward"].shape[1] for course in _courses().values()))

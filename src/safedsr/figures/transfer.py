@@ -91,10 +91,10 @@ def within_figure(courses: Sequence[Course]) -> Figure:
         axes.set_xlabel("thousands of steps within a task")
         axes.set_title(f"{'reward' if name == 'reward' else 'trap entries'} in 1 000 steps")
     for course in courses:
-        steps = np.sort(steps_until_kept(course)[:, 1:].ravel())
-        style = styles[course.agent]
-        share = np.arange(1, len(steps) + 1) / len(steps)
-        panels[2].plot(steps / 1000, share, color=style.color, linestyle=style.dash)
+        steps, style = steps_until_kept(course)[:, 1:], styles[course.agent]
+        thousands = np.arange(course.within["traps"].shape[2] + 1)
+        share = [(steps <= 1000 * n).mean() for n in thousands]
+        panels[2].plot(thousands, share, color=style.color, linestyle=style.dash, drawstyle="steps-post")
     panels[2].set_xlabel("thousands of steps")
     panels[2].set_title("share of tasks with at most\n10 trap entries in later 1 000 steps")
     legend_below(figure, panels)

@@ -118,7 +118,8 @@ def test_four_room_gives_stored_steps_the_rewards_of_another_task():
     twin, plan = make_twin("four-room"), read_map()
     one, other = Rewards(np.array([0.5, -1, 0.25], np.float32)), Rewards(np.array([-0.5, 0.75, 1], np.float32))
     rng, place, met = np.random.default_rng(0), twin.reset(jax.random.key(0), one)[0], []
-    groups, step = cells(plan), jax.jit(twin.step)
+    groups, step, relabel = cells(plan), jax.jit(twin.step), twin.relabel
+    assert relabel
     obs = jnp.concatenate([place.cell.astype(jnp.float32), place.taken, jnp.zeros(1)])
     codes = {}
     for _ in range(400):
@@ -126,7 +127,7 @@ def test_four_room_gives_stored_steps_the_rewards_of_another_task():
         after, found = step(jax.random.key(0), place, action, one)
         _, wanted = step(jax.random.key(0), place, action, other)
         stored = Transition(obs, action, found.reward, found.cost, found.obs, found.terminated)
-        relabelled = twin.relabel(stored, other)
+        relabelled = relabel(stored, other)
         assert float(relabelled.reward) == float(wanted.reward) and float(relabelled.cost[0]) == float(wanted.cost[0])
         met.append(float(wanted.reward))
         # All steps with the same code have the same reward and cost.

@@ -2,10 +2,10 @@
 
     pip install "safedsr[envs]"
     L="--cost-fn examples/lunar_lander.py:fuel --success-fn examples/lunar_lander.py:landed"
-    safedsr train safedqn --env examples/lunar_lander.py:lander $L --budget 100 --steps 400000 --epsilon-end 0.02 \\
-        --epsilon-from 0 --epsilon-to 40000 --hidden 256 256 --learning-rate 5e-4 --buffer-size 100000 \\
-        --train-start 2000 --train-every 8 --update-steps 4 --sync-every 1000 --rule chance --lam-step 0.05 \\
-        --penalty-start 60000 --out runs/lander
+    safedsr train safedqn --env examples/lunar_lander.py:lander $L --budget 120 --steps 400000 --epsilon-end 0.02 \\
+        --epsilon-from 0 --epsilon-to 40000 --hidden 256 256 --learning-rate 3e-4 --buffer-size 100000 \\
+        --train-start 2000 --train-every 8 --update-steps 4 --sync-every 1000 --rule mean --aim 80 --lam-step 0.01 \\
+        --lam-most 2 --penalty-start 100000 --out runs/lander
     safedsr evaluate runs/lander --env examples/lunar_lander.py:lander $L
 
 Gymnasium's bounds of the observations (10 for speeds) are far larger than what occurs in a landing. Agents get

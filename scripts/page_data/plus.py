@@ -109,7 +109,9 @@ def plus_four_rooms() -> str:
 def plus_greedy_rates() -> str:
     """The safe goal rate at ε = 0: IQM and worst seed."""
     rates = read_json(FOLDER / plus_greedy.FILE)
-    cells = [f"{formats.fixed(iqm(np.array(rates[r])), 3)}; {formats.fixed(min(rates[r]), 3)}" for r in sources.ROOMS]
+    cells = [
+        f"{formats.fixed(float(iqm(np.array(rates[r]))), 3)}; {formats.fixed(min(rates[r]), 3)}" for r in sources.ROOMS
+    ]
     return formats.table(["", *sources.ROOMS.values()], [["safe goal rate at ε = 0: IQM; worst seed", *cells]])
 
 

@@ -85,8 +85,9 @@ class Agent(TrainedPolicy):
                 )
             new = self.task if costs is None else costs
             return libraries.adapt_library([self, *library], new, budget, certificate, show)
-        how: dict[str, Any] = {"from_memory": from_memory, "mixture": mixture}
-        return ladder.adapt(self, costs, level, budget, certificate, spend, show, **how)
+        return ladder.adapt(
+            self, costs, level, budget, certificate, spend, show, from_memory=from_memory, mixture=mixture
+        )
 
     def certify(self, costs: Costs | None = None, budget: Any = None, **settings: Any) -> Certificate:
         """Bounds on safety and costs of this policy, from simulated episodes."""

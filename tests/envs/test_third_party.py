@@ -97,8 +97,8 @@ class Alone(gymnasium.Env):
         return self.env.reset(seed=seed, options=options)
 
     def step(self, action: Any):
-        obs, reward, *rest = self.env.step(action)
-        return obs, float(np.sum(reward)), *rest
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        return obs, float(np.sum(np.asarray(reward))), terminated, truncated, info
 
 
 def test_the_maze_of_sft_cop_has_its_traps():

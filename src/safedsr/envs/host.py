@@ -297,8 +297,9 @@ def _cost_names(labelling: Labelling, seen: Probe, title: str) -> tuple[tuple[st
     places: list[int | slice] = []
     for function in labelling.costs:
         try:
-            found = seen.infos.get(function.about.get("info"), None)  # which the first step may not have
-            found = function(*seen.step, plain_args(function.defaults)) if found is None else found
+            key = function.about.get("info")  # an entry that the first step may not have
+            known = isinstance(key, str) and key in seen.infos
+            found = seen.infos[str(key)] if known else function(*seen.step, plain_args(function.defaults))
         except Exception as error:
             raise UserError(
                 f"the cost function '{function.name}' raised {type(error).__name__}: {error} in the first step of "

@@ -42,13 +42,18 @@ def finish(out: Path, scale: Scale) -> list[TextTable]:
     """Adapt the agents of the experiment in `out`, except those already done, and return a table for each run."""
     folder = out / FOLDER
     oracle = {costs: row["safe_goal_rate"] for costs, row in oracles(scale, folder, NEW).items()}
-    runs = [run for run in (PLUS, *OTHERS) if known_task(out / run) is not None or (folder / run).is_dir()]
+    runs = [run for run in (PLUS, *OTHERS) if (folder / run).is_dir() or _can_adapt(out / run)]
     for run in runs:
         searches = (SIMULATOR, MEMORY) if run == PLUS else (SIMULATOR,)
         adapt_all(out / run, folder / run, searches, scale.of(UPDATES))
     tables = [adaptation_table(folder / run, oracle) for run in runs]
     write_tables(folder / FILE, tables)
     return tables
+
+
+def _can_adapt(run: Path) -> bool:
+    """Whether a run has agents, which a packed one does not, and the task that they are adapted from."""
+    return (run / "policy.json").is_file() and known_task(run) is not None
 
 
 class Try(NamedTuple):

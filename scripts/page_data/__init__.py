@@ -4,7 +4,7 @@ import importlib
 
 from page_data.registry import TEXTS, listed
 
-for _module in ("counts", "beside", "readme", "algorithms", "plus", "adaptation", "environments", "other"):
+for _module in ("counts", "beside", "readme", "algorithms", "plus", "adaptation", "environments", "other", "transfer"):
     importlib.import_module(f"page_data.{_module}")  # each adds its functions
 
 __all__ = ["TEXTS", "listed"]

@@ -8,6 +8,7 @@ from typing import Any
 from safedsr.adapt import certify as certificates
 from safedsr.adapt import front as fronts
 from safedsr.adapt import ladder, recursive
+from safedsr.adapt import library as libraries
 from safedsr.adapt import refit as weights
 from safedsr.adapt.certify import Certificate
 from safedsr.adapt.config import CertificateConfig, ClimbConfig
@@ -16,6 +17,7 @@ from safedsr.adapt.front import Front
 from safedsr.adapt.ladder import Adapted, Rung
 from safedsr.engine.evaluate import Evaluation, evaluate
 from safedsr.envs.environment import Environment, Task
+from safedsr.errors import UserError
 from safedsr.export.files import Exported, export
 from safedsr.runs.policy import TrainedPolicy, load_policies, load_policy
 from safedsr.runs.shipped import pretrained_folder
@@ -25,12 +27,28 @@ from safedsr.validation import require, with_settings
 class Agent(TrainedPolicy):
     """One trained policy: `act` chooses actions, `values` gives their values. Adaptation returns a new agent."""
 
+    members: tuple["Agent", ...] = ()  # the agents of a library, if this is one
+
+    def library(self, others: Sequence["Agent"], costs: Costs | None = None, most: int = libraries.MOST) -> "Agent":
+        """An agent that acts by the best of several, itself first; with `costs`, each gets cost weights for them.
+
+        Agents that act alike are taken once. λ is that of this agent; `adapt(…, library=others)` also searches λ.
+        """
+        agents = libraries.distinct([self, *others], most)
+        if costs is not None:
+            agents = [weights.refit(one, costs) for one in agents]
+        return libraries.join(agents)
+
     def refit(self, costs: Costs, rewards: bool = False, **settings: Any) -> "Agent":
         """A new agent with cost weights (on request also reward weights) fitted to other costs in closed form."""
+        if self.members:
+            joined = libraries.join([one.refit(costs, rewards, **settings) for one in self.members])
+            return joined.with_policy(joined.policy._replace(lam=self.policy.lam))
         return weights.refit(self, costs, rewards, **settings)
 
     def update(self, obs: Any, action: Any, cost: Any, forgetting: float = 0.999) -> "Agent":
         """A new agent whose cost weights are updated with the costs of one or several new steps."""
+        self._require_single("update")
         return recursive.update(self, obs, action, cost, forgetting)
 
     def adapt(
@@ -44,18 +62,29 @@ class Agent(TrainedPolicy):
         *,
         from_memory: bool = False,
         mixture: bool = False,
+        library: Sequence["Agent"] = (),
         **settings: Any,
     ) -> Adapted["Agent"]:
         """Apply the adaptation levels up to "cost", "penalty", "memory" or "full", or until one passes ("auto").
 
         Without `costs`, the agent adapts to another budget. With `from_memory`, it uses no environment at all. With
-        `mixture`, each episode may draw one of two λ; `drawn` then gives the agent of an episode. `show` is called
-        after each certified level. Fields of `certificate` and `spend` may be given by name, such as
-        require=0.95 or updates=2000.
+        `mixture`, each episode may draw one of two λ; `drawn` then gives the agent of an episode. With a `library` of
+        other agents, none learns M: cost weights and λ are adapted for each and for all together, and the best is
+        returned. `show` is called after each certified level. Fields of `certificate` and `spend` may be given by
+        name, such as require=0.95 or updates=2000.
         """
         judged = {field.name for field in fields(CertificateConfig)} & settings.keys()
         certificate = with_settings(certificate, {name: settings.pop(name) for name in judged})
         spend = with_settings(spend, settings)
+        self._require_single("adapt")
+        if library:
+            if level not in ("auto", "penalty") or from_memory or mixture:
+                given = "from_memory" if from_memory else "mixture" if mixture else f"level '{level}'"
+                raise UserError(
+                    f"{given} was given; with a library, only cost weights and one λ are adapted: leave it out"
+                )
+            new = self.task if costs is None else costs
+            return libraries.adapt_library([self, *library], new, budget, certificate, show)
         return ladder.adapt(
             self, costs, level, budget, certificate, spend, show, from_memory=from_memory, mixture=mixture
         )
@@ -70,7 +99,18 @@ class Agent(TrainedPolicy):
 
     def export(self, path: str | Path, certificate: Certificate | None = None) -> Exported:
         """Write this policy for programs without JAX: policy.onnx, or policy.npz for the NumPy controller."""
+        self._require_single("export")
         return export(self, path, certificate=certificate)
+
+    def _require_single(self, what: str) -> None:
+        if self.members:
+            raise UserError(f"cannot {what} a library; {what} one of its members, such as agent.members[0]")
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
+        """Save this policy, or the policies of a library, to a folder that `load` can read."""
+        if self.members:
+            return libraries.save_members(self, self.members, Path(folder))
+        super().save(folder, overwrite=overwrite)
 
     @classmethod
     def load(
@@ -80,7 +120,22 @@ class Agent(TrainedPolicy):
 
         `environment` is needed if the run was trained in an environment of your own.
         """
+        if (Path(path) / libraries.FILE).is_file():
+            return libraries.read_members(Path(path), lambda folder: cls.load(folder, environment=environment))
         return load_policy(cls, path, seed, task, environment)
+
+
+def load_library(folder: str | Path, environment: Environment | None = None) -> list[Agent]:
+    """The agents below a folder, the best seed of each task of each run."""
+    from safedsr.runs.about import ABOUT
+
+    agents = []
+    for found in sorted(path.parent for path in Path(folder).rglob(ABOUT)):
+        first = load(found, environment=environment)
+        agents += [first, *(load(found, None, task, environment) for task in range(1, len(first.job.tasks)))]
+    if not agents:
+        raise UserError(f"there is no trained agent in or below {folder}; give a folder with run folders in it")
+    return agents
 
 
 def load(path: str | Path, seed: int | None = None, task: int = 0, environment: Environment | None = None) -> Agent:

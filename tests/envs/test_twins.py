@@ -9,8 +9,10 @@ import pytest
 from safedsr.envs.environment import check_environment
 from safedsr.envs.twins import make_twin, with_numbers
 from safedsr.envs.twins.cartpole import NO_ZONES, Zones, steady
+from safedsr.envs.twins.four_room import EVENTS, MAZE, Rewards, cells, event, read_map
 from safedsr.envs.twins.minecart import FUEL, make_minecart
 from safedsr.errors import UserError
+from safedsr.types import Transition
 
 
 def test_cartpole_steps_as_gymnasium():
@@ -80,3 +82,59 @@ def test_parameters_of_twins_are_checked():
         with_numbers(NO_ZONES, {"low": 3})
     with pytest.raises(UserError, match="unknown environment 'cartpol'; did you mean 'cartpole'"):
         make_twin("cartpol")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_four_room_steps_as_mo_gymnasium(seed):
+    """Cells, shapes and ends are compared; traps, which that environment does not have, are counted on the map."""
+    from mo_gymnasium.envs.four_room.four_room import FourRoom
+
+    letters = str.maketrans({".": " ", "#": "X", "S": "_"})
+    drawn = np.array([list(line.translate(letters)) for line in MAZE.split()])
+    real, twin = FourRoom(maze=drawn), make_twin("four-room")
+    check_environment(twin, twin.params)
+    plan, step, rng = read_map(), jax.jit(twin.step), np.random.default_rng(seed)
+    params = Rewards(rng.uniform(-1, 1, 3).astype(np.float32))
+    met, drift = set(), rng.dirichlet(np.ones(4), 3)
+    for episode in range(3):
+        obs, _ = real.reset()
+        place, first = twin.reset(jax.random.key(0), params)
+        assert np.array_equal(first[:-1], obs)
+        for _ in range(600):
+            before, action = obs, int(rng.choice(4, p=0.5 * drift[episode] + 0.125))
+            obs, counts, ended, _, _ = real.step(action)
+            place, found = step(jax.random.key(0), place, action, params)
+            assert np.array_equal(found.obs[:-1], obs) and bool(found.terminated) == bool(found.success) == ended
+            trap = drawn[tuple(obs[:2])] == "T" and tuple(obs[:2]) != tuple(before[:2])
+            assert float(found.cost[0]) == trap
+            assert float(found.reward) == pytest.approx(1.0 if ended else float(counts @ params.shapes), abs=1e-6)
+            met.add(EVENTS[int(event(found.obs, plan))])
+            if ended:
+                break
+    assert {"nothing", "trap"} < met and len(met) >= 4
+
+
+def test_four_room_gives_stored_steps_the_rewards_of_another_task():
+    twin, plan = make_twin("four-room"), read_map()
+    one, other = Rewards(np.array([0.5, -1, 0.25], np.float32)), Rewards(np.array([-0.5, 0.75, 1], np.float32))
+    rng, place, met = np.random.default_rng(0), twin.reset(jax.random.key(0), one)[0], []
+    groups, step, relabel = cells(plan), jax.jit(twin.step), twin.relabel
+    assert relabel
+    obs = jnp.concatenate([place.cell.astype(jnp.float32), place.taken, jnp.zeros(1)])
+    codes = {}
+    for _ in range(400):
+        action = jnp.int32(rng.choice(4, p=[0.15, 0.35, 0.35, 0.15]))
+        after, found = step(jax.random.key(0), place, action, one)
+        _, wanted = step(jax.random.key(0), place, action, other)
+        stored = Transition(obs, action, found.reward, found.cost, found.obs, found.terminated)
+        relabelled = relabel(stored, other)
+        assert float(relabelled.reward) == float(wanted.reward) and float(relabelled.cost[0]) == float(wanted.cost[0])
+        met.append(float(wanted.reward))
+        # All steps with the same code have the same reward and cost.
+        code = int(groups.index((), found.obs))
+        assert codes.setdefault(code, (float(found.reward), float(found.cost[0]))) == (
+            float(found.reward),
+            float(found.cost[0]),
+        )
+        place, obs = (twin.reset(jax.random.key(0), one)[0], obs) if bool(found.terminated) else (after, found.obs)
+    assert len(set(met)) >= 3 and max(codes) < groups.count(one)

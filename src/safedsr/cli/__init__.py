@@ -186,6 +186,10 @@ def _run(name: str, *args: str) -> None:
         from safedsr.cli.adaptation import adaptation_command
 
         adaptation_command(list(args[1:]))
+    elif (name, *args[:1]) == ("reproduce", "transfer"):
+        from safedsr.cli.transfer import transfer_command
+
+        transfer_command(list(args[1:]))
     else:
         from safedsr.cli.parse import run_command
 

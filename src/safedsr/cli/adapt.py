@@ -34,6 +34,10 @@ WEIGHTS_HELP = (
     "A JSON file for the new w_c and λ alone, for an exported policy, with --level cost or penalty. It is written only "
     "if the certificate passes; if not, the level that is needed is named."
 )
+LIBRARY_HELP = (
+    "A folder with run folders of other agents on the same map. In every state, the best of their policies under the "
+    "new costs is taken; each of them alone is tried too. Only cost weights and λ are adapted."
+)
 LEVEL_HELP = (
     "What to adapt. cost: the cost weights; penalty: also λ; memory: also M, from the replay memory; full: also with "
     "new environment steps; auto: one level after the other, until the certificate passes (without goals: up to memory "
@@ -86,6 +90,7 @@ def adapt(
     epsilon: Annotated[float, tyro.conf.arg(help="Probability of a random action.")] = USUAL.epsilon,
     from_memory: Annotated[bool, tyro.conf.arg(help=MEMORY_HELP)] = False,
     mixture: Annotated[bool, tyro.conf.arg(help=MIXTURE_HELP)] = False,
+    library: Annotated[Path | None, tyro.conf.arg(help=LIBRARY_HELP)] = None,
     weights_out: Annotated[Path | None, tyro.conf.arg(help=WEIGHTS_HELP)] = None,
     as_json: Json = False,
     spend: Annotated[ClimbConfig, tyro.conf.arg(name="")] = ClimbConfig(),
@@ -103,12 +108,15 @@ def adapt(
             example = "--cost-arg name=value, or --cost-fn FILE.py:NAME for another cost function"
         raise UserError(f"no new costs given; add for example {example}; or --budget 2 for another budget alone")
     certificate = CertificateConfig(episodes, confidence, USUAL.require if require is None else require, epsilon)
-    from safedsr.adapt.ladder import adapt
-    from safedsr.agent import load
+    from safedsr.agent import load, load_library
 
+    if library and weights_out:
+        raise UserError("--weights-out writes the weights of one policy; with --library, give --out DIR")
     agent = load(run, seed, task, environment)
+    others = load_library(library, environment) if library else ()
     with busy(f"adapting {run}", quiet=as_json):
-        found = adapt(agent, new, level, budget, certificate, spend, from_memory=from_memory, mixture=mixture)
+        how = {"from_memory": from_memory, "mixture": mixture, "library": others}
+        found = agent.adapt(new, level, budget, certificate, spend, **how)
         failed = not found.certificate.passed
         needed = None
         if weights_out and failed:

@@ -25,8 +25,8 @@ def reproduce(
             str,
             tyro.conf.arg(
                 help="baselines (Tables 3 to 7), extras (additional experiments of Sec. 5.3), plus (SafeDSR-plus and "
-                "its ablations), or adaptation (changing costs, Sec. 5.4; for its flags: safedsr reproduce adaptation "
-                "--help)."
+                "its ablations), adaptation (changing costs, Sec. 5.4), or transfer (SFT-CoP's benchmark). The last "
+                "two have flags of their own: safedsr reproduce adaptation --help."
             ),
         ]
     ],
@@ -46,7 +46,7 @@ def reproduce(
     from safedsr.paper.experiments import EXPERIMENTS, TIMES
 
     if experiment not in EXPERIMENTS:
-        raise unknown("experiment", experiment, (*EXPERIMENTS, "adaptation"))
+        raise unknown("experiment", experiment, (*EXPERIMENTS, "adaptation", "transfer"))
     if quick == full:
         raise UserError(f"choose either --quick (not comparable with the paper) or --full. {TIMES[experiment]}")
     if executor:

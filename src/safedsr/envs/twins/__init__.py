@@ -32,7 +32,7 @@ def with_numbers(params: PyTree, given: Mapping[str, Any]) -> PyTree:
     return params
 
 
-TWINS: Sequence[str] = ("cartpole", "minecart")
+TWINS: Sequence[str] = ("cartpole", "four-room", "minecart")
 
 
 def make_twin(name: str, time_limit: int | None = None) -> Environment:
@@ -41,6 +41,10 @@ def make_twin(name: str, time_limit: int | None = None) -> Environment:
         from safedsr.envs.twins.cartpole import make_cartpole
 
         return make_cartpole(time_limit or 500)
+    if name == "four-room":
+        from safedsr.envs.twins.four_room import make_four_room
+
+        return make_four_room(time_limit or 200)
     if name == "minecart":
         from safedsr.envs.twins.minecart import make_minecart
 

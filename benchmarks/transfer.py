@@ -1,0 +1,48 @@
+"""Seconds a task of our agents in SFT-CoP's benchmark, all trials in one program, beside SFT-CoP's own code.
+
+python benchmarks/transfer.py --tasks 8                 a measurement: the first task compiles and does not count
+python benchmarks/transfer.py --weights FILE --out DIR  the whole experiment; --minutes stops it, the same call goes on
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from safedsr.transfer import tasks as sets
+from safedsr.transfer.run import ARMS, run_arm
+from safedsr.transfer.summary import read_courses
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--agents", default="known,unknown")
+    parser.add_argument("--trials", type=int, default=10)
+    parser.add_argument("--first-trial", type=int, default=1)
+    parser.add_argument("--tasks", type=int, default=sets.TASKS)
+    parser.add_argument("--weights", type=Path, help="SFT-CoP's shapes_weights.csv")
+    parser.add_argument("--theirs", type=Path, nargs="*", default=[], help="tables of SFT-CoP's agents")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--minutes", type=float, default=1e6)
+    args = parser.parse_args()
+    until = time.time() + 60 * args.minutes
+    trials = tuple(range(args.first_trial, args.first_trial + args.trials))
+    made = (
+        sets.from_file(args.weights, t, args.tasks) if args.weights else sets.generated(t, args.tasks) for t in trials
+    )
+    rows = list(made)
+    out = args.out or Path(tempfile.mkdtemp())
+    print(f"{jax.devices()[0].device_kind}, {args.trials} trials in one program; agents: {', '.join(ARMS)}", flush=True)
+    for name in args.agents.split(","):
+        run_arm(name, np.stack(rows), trials, out, until=until, say=lambda text: print(text, flush=True))
+    for course in read_courses([out, *args.theirs]):
+        seconds = course.values["seconds"][:, 1:] if course.agent in ARMS else course.values["seconds"]
+        if seconds.size:
+            print(f"{course.name}: {seconds.mean():.3f} s a task and trial (median {np.median(seconds):.3f})")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""A library of agents: act by the best of several M under the new weights and λ (generalised policy improvement).
+
+Agents that were trained with different costs know different ways. For new costs, each gets new cost weights in closed
+form; in every state the library takes the action with the best score of all agents (Barreto et al., 2017). Nothing is
+learnt but λ.
+"""
+
+import functools
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from safedsr.adapt.certify import certify_in
+from safedsr.adapt.config import CertificateConfig, Tell, silent
+from safedsr.adapt.costs import Costs, experience_of, learner_of, task_of
+from safedsr.adapt.ladder import MARGIN, Adapted, Rung
+from safedsr.adapt.penalty import search_penalty
+from safedsr.adapt.refit import refit
+from safedsr.agents.value_based.trainer import Policy
+from safedsr.core.precision import with_precision
+from safedsr.engine.evaluate import WALKED
+from safedsr.envs.grid.layout import Layout
+from safedsr.errors import UserError
+from safedsr.runs import storage
+from safedsr.runs.policy import AnyPolicy, TrainedPolicy
+from safedsr.types import PyTree, Values
+from safedsr.validation import require
+
+FILE, FOLDER = "library.json", "members"
+MOST = 8  # agents in a library
+SAME = 0.02  # agents whose actions differ in less than this share of states count as one
+LOOKED_AT = 2048  # states on which actions are compared
+
+
+@functools.lru_cache(maxsize=32)
+def best_values(values: Callable[[PyTree, Any], Values]) -> Callable[[PyTree, Any], Values]:
+    """Values of each action by the member that scores it best; the learners of a policy are stacked."""
+
+    def found(policy: Policy, obs: Any) -> Values:
+        def of(learner: PyTree, scale: PyTree) -> Values:
+            return values(policy._replace(learner=learner, scale=scale), obs)
+
+        each = jax.vmap(of)(policy.learner, policy.scale)  # [members, A, …]
+        best = jnp.argmax(each.score, 0)
+        return jax.tree.map(lambda x: x[best, jnp.arange(len(best))], each)
+
+    return found
+
+
+def distinct(agents: Sequence[AnyPolicy], most: int = MOST) -> tuple[AnyPolicy, ...]:
+    """Agents whose actions differ, in the order given; `most` of them at most."""
+    require(most >= 1, "most", most, "give at least 1")
+    looked = experience_of(agents[0]).steps.obs[:LOOKED_AT]
+    kept: list[AnyPolicy] = []
+    acts: list[np.ndarray] = []
+    for agent in agents:
+        mine = np.argmax(np.asarray(agent.values(looked).score), -1)
+        if len(kept) < most and all((mine != other).mean() >= SAME for other in acts):
+            kept.append(agent)
+            acts.append(mine)
+    return tuple(kept)
+
+
+def join(members: Sequence[AnyPolicy]) -> AnyPolicy:
+    """One agent that acts by the best of these; its λ and its task are those of the first."""
+    first = members[0]
+    for other in members:
+        learner_of(other)
+        if (
+            other.job.algorithm != first.job.algorithm
+            or _shapes(other) != _shapes(first)
+            or not _same_map(other, first)
+        ):
+            raise UserError(
+                f"'{other.task.title}' ({other.job.algorithm}) does not fit '{first.task.title}' "
+                f"({first.job.algorithm}): a library needs agents of one algorithm, of one size, on one map"
+            )
+    stack = functools.partial(jax.tree.map, lambda *leaves: jnp.stack(leaves))
+    learner, scale = (stack(*(getattr(one.policy, name) for one in members)) for name in ("learner", "scale"))
+    values = best_values(first.trainer.values)
+    of = with_precision(values, first.job.train.matmul)
+    return first.changed(
+        policy=first.policy._replace(learner=learner, scale=scale),
+        members=tuple(members),
+        recursion=None,
+        values_of=of,
+        _values=jax.jit(of),
+        _many_values=jax.jit(jax.vmap(of, (None, 0))),
+    )
+
+
+def _same_map(one: TrainedPolicy, other: TrainedPolicy) -> bool:
+    """Whether two agents live on maps with the same walls; environments without maps have the same name."""
+    both = [agent.task.params for agent in (one, other)]
+    if all(isinstance(params, Layout) for params in both):
+        return np.array_equal(both[0].walls, both[1].walls)
+    return one.job.environment.name == other.job.environment.name
+
+
+def _shapes(agent: TrainedPolicy) -> Any:
+    frame = jax.tree.map(np.shape, agent.policy.learner)
+    return jax.tree.structure(agent.policy.learner), jax.tree.leaves(frame, is_leaf=lambda x: isinstance(x, tuple))
+
+
+def adapt_library(
+    agents: Sequence[AnyPolicy],
+    costs: Costs,
+    budget: Any = None,
+    certificate: CertificateConfig = CertificateConfig(),
+    show: Callable[[Rung], None] = lambda rung: None,
+    tell: Tell = silent,
+) -> Adapted[AnyPolicy]:
+    """Adapt each agent's cost weights, search λ for each of them and for the library, and take the best of all.
+
+    The first agent is the one that is adapted: the task is its own with the new costs.
+    """
+    task = task_of(agents[0], costs, budget)
+    enough = min(certificate.require + MARGIN, 1.0)
+    chosen = distinct(agents)
+    names = [member.task.title for member in chosen]
+    refitted = [refit(member, task).changed(task=task) for member in chosen]
+    candidates = list(zip(names, refitted, strict=True))
+    if len(refitted) > 1:
+        candidates.append((f"library of {len(refitted)}", join(refitted)))
+    rungs = []
+    for name, candidate in candidates:
+        began, walked = time.perf_counter(), sum(WALKED.values())
+        tell(f"searching λ for '{name}'", len(rungs) / len(candidates))
+        found = search_penalty(candidate, task, certificate.epsilon, enough)[0]
+        seconds, simulated = time.perf_counter() - began, sum(WALKED.values()) - walked
+        certified = certify_in(found, task, certificate)
+        rungs.append(Rung(name, found, certified, seconds, simulated_steps=simulated))
+        show(rungs[-1])
+    best = max(rungs, key=lambda rung: rung.certificate.rank)
+    return Adapted(best.agent, best.level, best.certificate, tuple(rungs), ())
+
+
+def save_members(agent: TrainedPolicy, members: Sequence[TrainedPolicy], folder: Path) -> None:
+    """Save the agents of a library below a folder, and last the file that names them."""
+    if (folder / FILE).is_file():
+        raise UserError(f"{folder} holds a library already; choose another folder")
+    for n, member in enumerate(members):
+        member.save(folder / FOLDER / str(n))
+    lam = [float(value) for value in agent.policy.lam]
+    storage.write_json(folder / FILE, {"members": len(members), "lam": lam}, signed=True)
+
+
+def read_members(folder: Path, load: Callable[[Path], AnyPolicy]) -> AnyPolicy:
+    """The agent that `save_members` wrote."""
+    about = storage.read_json(folder / FILE, ["members", "lam"])
+    joined = join([load(folder / FOLDER / str(n)) for n in range(int(about["members"]))])
+    return joined.with_policy(joined.policy._replace(lam=jnp.asarray(about["lam"], jnp.float32)))

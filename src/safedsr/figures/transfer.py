@@ -1,0 +1,101 @@
+"""Figures of many tasks in a row: sums over tasks, the end of each task, and the steps within a task."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from safedsr.figures.files import save_for_print
+from safedsr.figures.style import WIDTH, Style, distinct_styles, legend_below, paper_style
+from safedsr.runs.metrics import over_seeds
+from safedsr.transfer.summary import NAMES, Course, steps_until_kept
+
+SMOOTH = 8  # tasks that a point of the curve of one task's end averages over
+MAIN = ("sftcopql", "rnsfql", "rasfql", "known", "unknown")
+
+
+def draw_all(courses: Sequence[Course], folder: Path) -> list[Path]:
+    """Draw all figures for which there are data; returns the paths of the PNG files."""
+    main = [course for course in courses if course.agent in MAIN] or list(courses)
+    drawn = {"transfer-sums": sums_figure(main), "transfer-greedy": greedy_figure(main)}
+    if all(course.within for course in courses):
+        drawn["transfer-within"] = within_figure(courses)
+    paths = []
+    for name, figure in drawn.items():
+        paths.append(save_for_print(figure, folder, name))
+        plt.close(figure)
+    return paths
+
+
+def _styles(courses: Sequence[Course]) -> dict[str, Style]:
+    """The same colour for an agent in every figure."""
+    known = distinct_styles(NAMES)
+    return {
+        course.agent: known.get(course.agent) or distinct_styles([course.agent])[course.agent] for course in courses
+    }
+
+
+def _curve(axes: Axes, x: np.ndarray, values: np.ndarray, course: Course, style: Style) -> None:
+    """IQM over trials [trials, n], with the quartiles as a band."""
+    axes.plot(x, over_seeds(values), color=style.color, linestyle=style.dash, label=course.name)
+    if len(values) > 1:
+        low, high = np.percentile(values, (25, 75), axis=0)
+        axes.fill_between(x, low, high, color=style.color, alpha=0.15, linewidth=0)
+
+
+@paper_style()
+def sums_figure(courses: Sequence[Course]) -> Figure:
+    """Reward and trap entries so far, over tasks."""
+    figure, panels = plt.subplots(1, 2, figsize=(WIDTH, 2.9), layout="constrained")
+    styles = _styles(courses)
+    for axes, column, title in zip(panels, ("reward", "traps"), ("reward so far", "trap entries so far"), strict=True):
+        for course in courses:
+            sums = course.values[column].cumsum(1)
+            _curve(axes, np.arange(1, sums.shape[1] + 1), sums, course, styles[course.agent])
+        axes.set_xlabel("tasks")
+        axes.set_title(title)
+    legend_below(figure, panels)
+    return figure
+
+
+@paper_style()
+def greedy_figure(courses: Sequence[Course]) -> Figure:
+    """An episode without random actions at the end of each task: its reward and its trap entries."""
+    figure, panels = plt.subplots(1, 2, figsize=(WIDTH, 2.9), layout="constrained")
+    titles = ("reward of an episode at ε = 0", "trap entries of an episode at ε = 0")
+    styles = _styles(courses)
+    for axes, column, title in zip(panels, ("greedy_reward", "greedy_traps"), titles, strict=True):
+        for course in courses:
+            values = course.values[column]
+            window = min(SMOOTH, values.shape[1])
+            smooth = np.array([np.convolve(row, np.ones(window) / window, "valid") for row in values])
+            _curve(axes, np.arange(window, values.shape[1] + 1), smooth, course, styles[course.agent])
+        axes.set_xlabel("tasks")
+        axes.set_title(f"{title}\n(mean of {SMOOTH} tasks)")
+    legend_below(figure, panels)
+    return figure
+
+
+@paper_style()
+def within_figure(courses: Sequence[Course]) -> Figure:
+    """What the library and the rehearsal add: rewards within a task; and the steps until the budget is kept."""
+    figure, panels = plt.subplots(1, 3, figsize=(WIDTH, 2.9), layout="constrained")
+    styles = _styles(courses)
+    for axes, name in zip(panels[:2], ("reward", "traps"), strict=True):
+        for course in courses:
+            means = course.within[name][:, 1:].mean(1)  # the first task has nothing to transfer
+            _curve(axes, np.arange(1, means.shape[1] + 1), means, course, styles[course.agent])
+        axes.set_xlabel("thousands of steps within a task")
+        axes.set_title(f"{'reward' if name == 'reward' else 'trap entries'} in 1 000 steps")
+    for course in courses:
+        steps, style = steps_until_kept(course)[:, 1:], styles[course.agent]
+        thousands = np.arange(course.within["traps"].shape[2] + 1)
+        share = [(steps <= 1000 * n).mean() for n in thousands]
+        panels[2].plot(thousands, share, color=style.color, linestyle=style.dash, drawstyle="steps-post")
+    panels[2].set_xlabel("thousands of steps")
+    panels[2].set_title("share of tasks with at most\n10 trap entries in later 1 000 steps")
+    legend_below(figure, panels)
+    return figure

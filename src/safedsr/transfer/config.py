@@ -1,0 +1,71 @@
+"""Settings of the agent that learns many tasks in a row. No JAX here."""
+
+from dataclasses import dataclass
+
+from safedsr.core.config import MultiplierConfig
+from safedsr.validation import check_fields, require
+
+
+@dataclass(frozen=True)
+class TransferConfig:
+    """An agent that learns one task after the other; ε, γ, steps and the length of episodes are those of SFT-CoP."""
+
+    known: bool = True
+    """The agent knows the rewards of the shapes, and which cells have shapes and traps, as SFT-CoP's agents do."""
+    steps: int = 20_000
+    """Environment steps in each task."""
+    epsilon: float = 0.12
+    """Probability of a random action while the agent learns."""
+    gamma: float = 0.95
+    """Discount factor."""
+    budget: float = 0.0
+    """Largest allowed number of trap entries in an episode."""
+    lam_start: float = 1.0
+    """First λ."""
+    lam_step: float = 0.1
+    """λ rises by this after an episode over its budget."""
+    lam_most: float = 2.0
+    """Largest λ."""
+    chance: float = 0.02
+    """Share of episodes over the budget at which λ stays as it is."""
+    states: int = 2**15
+    """Largest number of states that the memory holds."""
+    learn_every: int = 100
+    """Environment steps between two rounds of learning."""
+    sweeps: int = 1
+    """Passes over the whole memory in a round of learning."""
+    recent: int = 10
+    """Passes over the states of the last steps in a round of learning, before those over the whole memory."""
+    rehearse: int = 60
+    """Passes over the memory at the start of a task, before its first step."""
+    library: int = 6
+    """Largest number of stored policies; 0 for none."""
+    distinct: float = 0.1
+    """A policy is stored if its actions differ from those of all stored ones in at least this share of states."""
+    review: int = 4
+    """Passes over the memory for each stored policy at the start of a task."""
+    bonus: float = 0.1
+    """Worth of an action that was never tried in a cell."""
+    curiosity: float = 0.5
+    """Without knowledge: rewards not yet met in a task count as their mean over earlier tasks plus this many standard
+    deviations."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name in ("epsilon", "distinct", "chance"):
+            require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "give a share between 0 and 1")
+        for name in ("library", "review", "rehearse", "sweeps", "recent", "bonus", "curiosity", "lam_step"):
+            require(getattr(self, name) >= 0, name, getattr(self, name), "give at least 0")
+        fits = self.learn_every >= 1 and self.steps % self.learn_every == 0
+        require(fits, "learn_every, steps", (self.learn_every, self.steps), "the first must divide the second")
+
+    @property
+    def multiplier(self) -> MultiplierConfig:
+        """The settings of λ's controller."""
+        return MultiplierConfig(
+            rule="chance",
+            lam_start=self.lam_start,
+            lam_step=self.lam_step,
+            lam_most=self.lam_most,
+            chance=self.chance,
+        )

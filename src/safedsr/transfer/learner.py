@@ -1,0 +1,279 @@
+"""One agent that learns one task after the other, compiled for a whole task and mapped over trials.
+
+The agent is SafeDSR-plus with a table in place of a network: successor features M of what steps lead to, the weights
+w_r and w_c, λ, targets that foresee the share ε of random actions, and a memory that it keeps over tasks. At the start
+of a task it sets the weights, takes for each state the best of its stored policies (generalised policy improvement),
+and learns from its memory.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from safedsr.core import multiplier
+from safedsr.core.exploration import epsilon_greedy
+from safedsr.core.multiplier import Ended, Multiplier
+from safedsr.envs import episode as episodes
+from safedsr.envs.environment import Environment
+from safedsr.envs.episode import Episode
+from safedsr.transfer import guess as guesses
+from safedsr.transfer import library as libraries
+from safedsr.transfer import memory as memories
+from safedsr.transfer import tables
+from safedsr.transfer.config import TransferConfig
+from safedsr.transfer.guess import Guess
+from safedsr.transfer.library import Library
+from safedsr.transfer.memory import NONE, Memory
+from safedsr.transfer.rooms import Rooms
+from safedsr.types import PyTree
+
+TIE = 1e-6  # equal scores are ordered at random
+UNROLLED = 10  # steps of a loop on an accelerator, where each iteration launches its own kernels
+EVERY = 1000  # steps between two counts in the report of a task
+
+
+class Traveller(NamedTuple):
+    """The agent of one trial."""
+
+    key: Array
+    multiplier: Multiplier
+    table: Array  # [n, A, d] M
+    usual: Array  # [cells, A, d] M of a cell, for states and actions that are new
+    memory: Memory
+    guess: Guess
+    library: Library
+
+
+class Walk(NamedTuple):
+    """What changes with every step."""
+
+    multiplier: Multiplier
+    memory: Memory
+    episode: Episode
+    state: Array  # [] number of the present state
+    first: Array  # [] number of the state in which episodes begin
+
+
+class Report(NamedTuple):
+    """What happened in one task."""
+
+    reward: Array  # [steps / 1000] sum of rewards in each 1 000 steps
+    traps: Array  # [steps / 1000]
+    episodes: Array  # [] that ended
+    goals: Array  # []
+    greedy_reward: Array  # [] of one episode without random actions after the task
+    greedy_traps: Array  # []
+    greedy_goal: Array  # []
+    greedy_steps: Array  # []
+    lam: Array  # []
+    states: Array  # [] in the memory
+    lost: Array  # [] steps into states for which the memory had no room
+    stored: Array  # [] policies in the library
+    borrowed: Array  # [] share of the known states' actions whose M came from the library at the start of the task
+
+
+class Tools(NamedTuple):
+    """Static arguments of the compiled functions."""
+
+    config: TransferConfig
+    environment: Environment
+    rooms: Rooms
+
+    @property
+    def plan(self) -> tuple[float, float]:
+        """γ and ε."""
+        return self.config.gamma, self.config.epsilon
+
+
+def init(key: Array, tools: Tools) -> Traveller:
+    """The agent before its first task."""
+    config, actions = tools.config, tools.environment.spec.actions
+    features = tools.rooms.features + 1  # and novelty
+    table = jnp.zeros((config.states, actions, features))
+    novel = jax.nn.one_hot(features - 1, features)
+    return Traveller(
+        key=key,
+        multiplier=multiplier.init(1, config.multiplier),
+        table=table,
+        usual=jnp.broadcast_to(novel, (tools.rooms.cells, actions, features)),
+        memory=memories.empty(config.states, actions),
+        guess=guesses.init(tools.rooms.codes),
+        library=libraries.empty(config.library, table),
+    )
+
+
+def direction(s: Traveller, params: PyTree, lam: Array, tools: Tools) -> Array:
+    """w_r - λ·w_c of all features, with the worth of novelty last."""
+    weights = tools.rooms.weights(s.guess, params)
+    return jnp.append(weights.w_r - lam[0] * weights.w_c, tools.config.bonus)
+
+
+def features_of(s: Traveller, tools: Tools) -> Array:
+    """The features of each code, [codes, d]; none of them is novel."""
+    return jnp.pad(tools.rooms.features_of(s.guess), ((0, 0), (0, 1)))
+
+
+def begin(s: Traveller, params: PyTree, before: PyTree, tools: Tools) -> tuple[Traveller, Array]:
+    """The start of a task: store the policy, set the weights, take the best of all policies, learn from memory."""
+    config, lam, m = tools.config, s.multiplier.lam, s.memory
+    features, borrowed = features_of(s, tools), jnp.zeros(())
+    old = direction(s, before, lam, tools)
+    s = s._replace(guess=guesses.next_task(s.guess))
+    new = direction(s, params, lam, tools)
+    if config.library:
+        offered = libraries.offer(s.library, s.table, old, m, config.distinct)
+        library = jax.tree.map(lambda new, old: jnp.where(m.count > 0, new, old), offered, s.library)
+
+        def review(table: Array, own: Array) -> Array:
+            return tables.sweeps(config.review, table, m, features, own, s.usual, tools.plan)
+
+        library = library._replace(tables=jax.vmap(review)(library.tables, library.directions))
+        table, better = libraries.best_of(library, s.table, new)
+        known = memories.filled(m)[:, None]
+        borrowed = (better & known).sum() / jnp.maximum(4 * m.count, 1)
+        s = s._replace(library=library, table=jnp.where(known[..., None], table, s.table))
+    table = tables.sweeps(config.rehearse, s.table, m, features, new, s.usual, tools.plan)
+    return s._replace(table=table, usual=tables.mean_of_cells(table, m, tools.rooms.cells)), borrowed
+
+
+def scores(s: Traveller, walk: Walk, aim: Array, tools: Tools) -> Array:
+    """Q - λ·K [A] in the present state; in a state that is new since the last learning, those of its cell."""
+    old = (walk.state != NONE) & (walk.state < s.memory.count)
+    return (
+        jnp.where(old, s.table[jnp.maximum(walk.state, 0)], s.usual[tools.rooms.key(walk.episode.obs) % len(s.usual)])
+        @ aim
+    )
+
+
+def start(before: Memory, params: PyTree, key: Array, tools: Tools) -> tuple[Memory, Episode, Array]:
+    """A new episode and the number of its first state."""
+    episode = episodes.start(tools.environment, key, params)
+    m, state = memories.enter(before, tools.rooms.key(episode.obs))
+    return m, episode, state
+
+
+def advance(s: Traveller, walk: Walk, luck: Array, params: PyTree, tools: Tools) -> tuple[Walk, tuple[Array, ...]]:
+    """One step; also reward, cost, end and goal to be counted, and the state, code, reward and cost to learn from."""
+    config, environment, rooms = tools
+    weights = rooms.weights(s.guess, params)
+    aim = jnp.append(weights.w_r - walk.multiplier.lam[0] * weights.w_c, config.bonus)
+    tied = scores(s, walk, aim, tools) + TIE * luck[2:]
+    action = epsilon_greedy(luck[:2], jnp.argmax(tied), config.epsilon, environment.spec.actions)
+    key = jax.random.key(0)  # nothing in the environment is random
+    after, moment = episodes.step_or_restart(environment, key, walk.episode, action, params)
+    step = moment.step
+    m, entered = memories.enter(walk.memory, rooms.key(step.obs))
+    m = memories.record(m, walk.state, action, entered, rooms.code(step.obs), step.terminated)
+    following = jnp.where(moment.done, walk.first, entered)
+    tuned = multiplier.chance(walk.multiplier, Ended(moment.cost, jnp.full(1, config.budget)), config.multiplier)
+    tuned = jax.tree.map(lambda new, old: jnp.where(moment.done, new, old), tuned, walk.multiplier)
+    counts = jnp.stack([step.reward, step.cost[0], moment.done, moment.done & step.success])
+    return Walk(tuned, m, after, following, walk.first), (
+        counts,
+        walk.state,
+        rooms.code(step.obs),
+        step.reward,
+        step.cost[0],
+    )
+
+
+def learn(s: Traveller, visited: Array, params: PyTree, tools: Tools) -> Traveller:
+    """Passes over the states of the last steps, then over the whole memory."""
+    config, m = tools.config, s.memory
+    features, aim = features_of(s, tools), direction(s, params, s.multiplier.lam, tools)
+    at = jnp.where(visited == NONE, len(s.table), visited)
+
+    def again(_: Array, table: Array) -> Array:
+        new = tables.backup(table, m, jnp.maximum(visited, 0), features, aim, s.usual, tools.plan)
+        return table.at[at].set(new, mode="drop")
+
+    table = jax.lax.fori_loop(0, config.recent, again, s.table)
+    return s._replace(table=tables.sweeps(config.sweeps, table, m, features, aim, s.usual, tools.plan))
+
+
+def round_of(carry: tuple[Traveller, Walk], _: None, params: PyTree, tools: Tools):
+    """Act for some steps, then learn."""
+    config = tools.config
+    s, walk = carry
+    key, luck_key = jax.random.split(s.key)
+    luck = jax.random.uniform(luck_key, (config.learn_every, 2 + tools.environment.spec.actions))
+    old, unroll = s.memory.count, 1 if jax.default_backend() == "cpu" else UNROLLED
+    walk, (counts, visited, codes, rewards, costs) = jax.lax.scan(
+        lambda walk, luck: advance(s, walk, luck, params, tools), walk, luck, unroll=unroll
+    )
+    m = walk.memory
+    fresh = old + jnp.arange(config.learn_every + 1)  # at most one new state a step, and the first of all
+    fresh = jnp.where(fresh < m.count, fresh, len(m.keys))
+    table = s.table.at[fresh].set(s.usual[m.keys[jnp.minimum(fresh, len(m.keys) - 1)] % len(s.usual)], mode="drop")
+    guess = guesses.push(s.guess, codes, rewards, costs)
+    s = s._replace(key=key, multiplier=walk.multiplier, memory=m, table=table, guess=guess)
+    return (learn(s, visited, params, tools), walk), counts.sum(0)
+
+
+def greedy_episode(s: Traveller, params: PyTree, tools: Tools) -> Array:
+    """Return, cost, success and length of one episode without random actions; nothing is learnt or stored."""
+    limit = tools.environment.spec.time_limit
+    assert limit
+    m, episode, state = start(s.memory, params, s.key, tools)
+    aim = direction(s, params, s.multiplier.lam, tools)
+
+    def one(carry: tuple[Memory, Episode, Array, Array], _: None):
+        m, episode, state, alive = carry
+        found = scores(s, Walk(s.multiplier, m, episode, state, state), aim, tools)
+        after, moment = episodes.step(tools.environment, s.key, episode, jnp.argmax(found), params)
+        m, state = memories.enter(m, tools.rooms.key(after.obs))
+        step = moment.step
+        out = alive * jnp.stack([step.reward, step.cost[0], step.success.astype(jnp.float32), 1.0])
+        return (m, after, state, alive * (1.0 - moment.done)), out
+
+    return jax.lax.scan(one, (m, episode, state, jnp.ones(())), length=limit)[1].sum(0)
+
+
+def run_task(s: Traveller, params: PyTree, before: PyTree, tools: Tools) -> tuple[Traveller, Report]:
+    """One whole task; `before` are the parameters of the task before it."""
+    config = tools.config
+    s, borrowed = begin(s, params, before, tools)
+    m, episode, state = start(s.memory._replace(lost=jnp.zeros_like(s.memory.lost)), params, s.key, tools)
+    walk = Walk(s.multiplier, m, episode, state, state)
+    (s, _), counts = jax.lax.scan(
+        partial(round_of, params=params, tools=tools), (s, walk), length=config.steps // config.learn_every
+    )
+    each = max(min(EVERY, config.steps) // config.learn_every, 1)
+    parts = counts.reshape(-1, each, counts.shape[-1]).sum(1)
+    reward, traps, goal, steps = greedy_episode(s, params, tools)
+    return s, Report(
+        reward=parts[:, 0],
+        traps=parts[:, 1],
+        episodes=counts[:, 2].sum(),
+        goals=counts[:, 3].sum(),
+        greedy_reward=reward,
+        greedy_traps=traps,
+        greedy_goal=goal,
+        greedy_steps=steps,
+        lam=s.multiplier.lam[0],
+        states=s.memory.count,
+        lost=s.memory.lost,
+        stored=s.library.used.sum(),
+        borrowed=borrowed,
+    )
+
+
+@partial(jax.jit, static_argnames="tools", donate_argnums=0)
+def run_trials(s: Traveller, params: PyTree, before: PyTree, tools: Tools) -> tuple[Traveller, Report]:
+    """One task of every trial at once: states and parameters have a leading axis."""
+    return jax.vmap(partial(run_task, tools=tools), axis_name=tables.TRIALS)(s, params, before)
+
+
+@partial(jax.jit, static_argnames="tools")
+def init_trials(seeds: Array, tools: Tools) -> Traveller:
+    """The agents of several trials."""
+    return jax.vmap(lambda seed: init(jax.random.key(seed), tools))(seeds)
+
+
+def numbers(report: Report) -> dict[str, np.ndarray]:
+    """A report of several trials as NumPy arrays."""
+    return {name: np.asarray(value) for name, value in report._asdict().items()}

@@ -1,0 +1,71 @@
+"""What an agent with tables needs of the four rooms: numbers of states and cells, and features, known or learnt."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from safedsr.envs.twins.four_room import EVENTS, KINDS, Map, cells, event, read_map
+from safedsr.transfer import guess as guesses
+from safedsr.transfer.guess import Guess
+from safedsr.types import PyTree
+
+LEARNT = 32  # largest number of features of an agent that learns them
+
+
+class Weights(NamedTuple):
+    """The reward and the cost of each feature."""
+
+    w_r: Array  # [features]
+    w_c: Array  # [features]
+
+
+class Rooms(NamedTuple):
+    """Functions of observations and of what an agent has observed."""
+
+    cells: int
+    codes: int
+    features: int
+    key: Callable[[Array], Array]  # obs -> the state as an integer; its remainder by `cells` is its cell
+    code: Callable[[Array], Array]  # obs after a step -> what the step did
+    features_of: Callable[[Guess], Array]  # -> [codes, features]
+    weights: Callable[[Guess, PyTree], Weights]  # (…, rewards of the task) -> w_r, w_c
+
+
+def rooms_of(known: bool, curiosity: float, plan: Map | None = None) -> Rooms:
+    """The four rooms for an agent with or without knowledge of shapes and traps."""
+    plan = plan or read_map()
+    width, count = plan.walls.shape[1], plan.walls.size
+    bits = 2 ** jnp.arange(plan.shapes)
+
+    def key(obs: Array) -> Array:
+        cell = (width * obs[0] + obs[1]).astype(jnp.int32)
+        return cell + count * (obs[2:-1].astype(jnp.int32) * bits).sum()
+
+    if known:
+        trap = jax.nn.one_hot(KINDS + 2, len(EVENTS))
+
+        def true_weights(guess: Guess, params: PyTree) -> Weights:
+            del guess
+            worth = jnp.concatenate([jnp.zeros(1), jnp.asarray(params.shapes), jnp.array([1.0, 0.0])])
+            return Weights(worth, trap)
+
+        n = len(EVENTS)
+        return Rooms(count, n, n, key, lambda obs: event(obs, plan), lambda guess: jnp.eye(n), true_weights)
+
+    groups = cells(plan)
+    codes = groups.count(())
+
+    def features_of(guess: Guess) -> Array:
+        matters = guesses.matters(guess)
+        number = jnp.cumsum(matters) - 1
+        return jax.nn.one_hot(jnp.where(matters, number, LEARNT), LEARNT)
+
+    def weights(guess: Guess, params: PyTree) -> Weights:
+        del params
+        features = features_of(guess)
+        return Weights(guesses.rewards(guess, curiosity) @ features, guesses.costs(guess) @ features)
+
+    return Rooms(count, codes, LEARNT, key, lambda obs: groups.index((), obs), features_of, weights)

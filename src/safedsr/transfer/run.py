@@ -1,0 +1,171 @@
+"""Run agents over tasks in a row and keep a table for each; an interrupted run goes on from its last save."""
+
+import csv
+import hashlib
+import io
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from safedsr.envs.twins.four_room import Rewards, make_four_room
+from safedsr.errors import UserError, unknown
+from safedsr.runs import storage
+from safedsr.transfer import learner
+from safedsr.transfer.config import TransferConfig
+from safedsr.transfer.learner import Tools, Traveller
+from safedsr.transfer.rooms import rooms_of
+
+WORK = ".work"  # states of unfinished runs; it may be deleted
+SAVED_EVERY = 16  # tasks
+EPISODE = 200  # steps
+
+ARMS: dict[str, TransferConfig] = {
+    "known": TransferConfig(),
+    "unknown": TransferConfig(known=False, library=4),
+    "known-no-library": TransferConfig(library=0),
+    "known-no-rehearsal": TransferConfig(rehearse=0),
+    "known-neither": TransferConfig(library=0, rehearse=0),
+}
+ABOUT = {
+    "known": "the rewards, and which cells have shapes, goal and traps, are known, as they are to SFT-CoP's agents",
+    "unknown": "nothing is known; rewards and costs of cells are observed",
+    "known-no-library": "known, without stored policies",
+    "known-no-rehearsal": "known, without learning from memory before the first step of a task",
+    "known-neither": "known, without both",
+}
+COLUMNS = (
+    *("agent", "trial", "task", "reward", "traps", "episodes", "goals"),
+    *("greedy_reward", "greedy_traps", "greedy_goal", "greedy_steps", "lambda", "states", "stored", "borrowed", "lost"),
+    *("seconds", "reward_every_1000", "traps_every_1000"),
+)
+Row = dict[str, Any]
+
+
+def find_arm(name: str) -> TransferConfig:
+    """The settings of an agent of ours by name."""
+    if name not in ARMS:
+        raise unknown("agent", name, ARMS)
+    return ARMS[name]
+
+
+def tools_for(config: TransferConfig) -> Tools:
+    """The static arguments of the compiled functions."""
+    rooms = rooms_of(config.known, config.curiosity)
+    return Tools(config, make_four_room(EPISODE, known=config.known), rooms)
+
+
+def run_arm(
+    name: str,
+    tasks: np.ndarray,
+    trials: Sequence[int],
+    out: Path,
+    *,
+    steps: int | None = None,
+    until: float = float("inf"),
+    say: Callable[[str], None] = print,
+) -> list[Row]:
+    """All tasks [trials, tasks, 3] of all trials at once; saves NAME.csv after each task.
+
+    After the time `until` no further task begins, but each call finishes one at least; the same call goes on later.
+    """
+    config = find_arm(name)
+    if steps is not None:
+        config = replace(config, steps=steps)
+    tools = tools_for(config)
+    storage.make_folder(out)
+    about = {"arm": name, "trials": " ".join(map(str, trials)), "config": repr(config), "tasks": _digest(tasks)}
+    state, rows = _resume(out, name, about, tools)
+    if state is None:
+        state = learner.init_trials(jnp.asarray(trials), tools)
+    done, count = len(rows) // len(trials), tasks.shape[1]
+    first = done
+    while done < count and (done == first or time.time() < until):
+        began = time.perf_counter()
+        now, before = (Rewards(jnp.asarray(tasks[:, t])) for t in (done, max(done - 1, 0)))
+        state, report = learner.run_trials(state, now, before, tools)
+        found = learner.numbers(report)
+        rows += _rows(name, trials, done + 1, found, time.perf_counter() - began)
+        done += 1
+        write_rows(out / f"{name}.csv", rows)
+        if done % SAVED_EVERY == 0 or done == count:
+            _save(out, name, about, state, rows)
+        say(
+            f"{name}: task {done} of {count}, reward {found['reward'].sum(1).mean():.0f}, "
+            f"trap entries {found['traps'].sum(1).mean():.0f}, {time.perf_counter() - began:.1f} s"
+        )
+    if done < count and done % SAVED_EVERY:
+        _save(out, name, about, state, rows)
+    return rows
+
+
+def _digest(tasks: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(tasks, np.float32).tobytes()).hexdigest()
+
+
+def _rows(name: str, trials: Sequence[int], task: int, found: dict[str, np.ndarray], seconds: float) -> list[Row]:
+    rows = []
+    for i, trial in enumerate(trials):
+        one = {key: value[i] for key, value in found.items()}
+        rewards, traps = np.cumsum(one["reward"]), np.cumsum(one["traps"])
+        rows.append(
+            {
+                "agent": name,
+                "trial": trial,
+                "task": task,
+                "reward": round(float(rewards[-1]), 3),
+                "traps": int(traps[-1]),
+                "greedy_reward": round(float(one["greedy_reward"]), 4),
+                "lambda": round(float(one["lam"]), 4),
+                "borrowed": round(float(one["borrowed"]), 4),
+                "seconds": round(seconds / len(trials), 3),
+                "reward_every_1000": " ".join(f"{x:.2f}" for x in rewards),
+                "traps_every_1000": " ".join(f"{x:.0f}" for x in traps),
+                **{
+                    key: int(one[key])
+                    for key in (
+                        *("episodes", "goals", "greedy_traps", "greedy_goal", "greedy_steps"),
+                        *("states", "stored", "lost"),
+                    )
+                },
+            }
+        )
+    return rows
+
+
+def write_rows(path: Path, rows: Sequence[Row], columns: Sequence[str] = COLUMNS) -> None:
+    """Write rows as a csv file."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    storage.write_text(path, text.getvalue())
+
+
+def _save(out: Path, name: str, about: dict[str, str], state: Traveller, rows: Sequence[Row]) -> None:
+    leaves = jax.tree.leaves(state._replace(key=jax.random.key_data(state.key)))
+    tensors = {f"{n:03d}": np.asarray(leaf) for n, leaf in enumerate(leaves)}
+    storage.make_folder(out / WORK)
+    storage.write_tensors(out / WORK / f"{name}.safetensors", tensors, {**about, "rows": str(len(rows))})
+
+
+def _resume(out: Path, name: str, about: dict[str, str], tools: Tools) -> tuple[Traveller | None, list[Row]]:
+    path, table = out / WORK / f"{name}.safetensors", out / f"{name}.csv"
+    if not path.is_file():
+        if table.is_file():
+            raise UserError(f"{table} is there, but no state to go on from; choose another --out, or delete it")
+        return None, []
+    tensors, found = storage.read_tensors(path)
+    if {key: found.get(key) for key in about} != about:
+        raise UserError(f"{path} is of other tasks, trials or settings; choose another --out")
+    like = jax.eval_shape(lambda: learner.init_trials(jnp.arange(len(about["trials"].split())), tools))
+    like = like._replace(key=jax.eval_shape(jax.random.key_data, like.key))
+    state = jax.tree.unflatten(jax.tree.structure(like), [jnp.asarray(tensors[key]) for key in sorted(tensors)])
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file))[: int(found["rows"])]
+    return state._replace(key=jax.random.wrap_key_data(state.key)), rows

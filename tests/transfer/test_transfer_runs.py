@@ -1,0 +1,148 @@
+"""Tasks in a row: runs, what they save, tables and figures."""
+
+import csv
+import time
+
+import numpy as np
+import pytest
+
+from safedsr.cli import main
+from safedsr.errors import UserError
+from safedsr.figures.transfer import draw_all
+from safedsr.transfer import tasks as sets
+from safedsr.transfer.config import TransferConfig
+from safedsr.transfer.run import ARMS, run_arm
+from safedsr.transfer.summary import pack, read_courses, steps_until_kept, summary_rows
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+TRIALS, STEPS = (1, 2), 2000
+
+
+@pytest.fixture(scope="module")
+def given():
+    return np.stack([sets.generated(trial, 3, number=7) for trial in TRIALS])
+
+
+@pytest.fixture(scope="module")
+def straight(given, tmp_path_factory):
+    """The folder of an agent that has run without a pause, and its rows."""
+    folder = tmp_path_factory.mktemp("straight")
+    return folder, run_arm("known", given, TRIALS, folder, steps=STEPS, say=lambda text: None)
+
+
+def without_seconds(rows):
+    return [{name: str(value) for name, value in row.items() if name != "seconds"} for row in rows]
+
+
+def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(straight, given, tmp_path):
+    rows: list = []
+    for _ in range(3):  # a task a call
+        assert len(rows) < 6
+        rows = run_arm("known", given, TRIALS, tmp_path, steps=STEPS, until=time.time() + 0.01, say=lambda text: None)
+    assert without_seconds(rows) == without_seconds(straight[1])
+
+
+def test_an_agent_meets_fewer_traps_in_later_tasks_and_remembers_its_states(straight):
+    rows = straight[1]
+    first, last = ([row for row in rows if row["task"] == task] for task in (1, 3))
+    assert sum(row["traps"] for row in last) < 0.3 * sum(row["traps"] for row in first)
+    assert all(after["states"] >= before["states"] > 100 for before, after in zip(first, last, strict=True))
+    assert all(row["lost"] == 0 and row["stored"] == 2 for row in last)
+
+
+def test_an_agent_without_knowledge_runs_too(given, tmp_path):
+    rows = run_arm("unknown", given, TRIALS, tmp_path, steps=STEPS, say=lambda text: None)
+    assert len(rows) == 6 and all(np.isfinite(row["reward"]) for row in rows)
+
+
+def test_another_experiment_in_the_same_folder_is_refused(straight, given):
+    with pytest.raises(UserError, match="other tasks, trials or settings"):
+        run_arm("known", given + 1, TRIALS, straight[0], steps=STEPS)
+    with pytest.raises(UserError, match="did you mean 'known'"):
+        run_arm("knwon", given, TRIALS, straight[0])
+
+
+def test_tables_of_others_stand_beside_ours(straight, tmp_path):
+    folder, rows = straight
+    theirs = [{**row, "agent": "sftcopql", "reward": 1.0, "traps": 40} for row in rows]
+    for row in theirs:
+        row["traps_every_1000"] = "30 40" if row["task"] == 2 else "5 10"
+    with (tmp_path / "sftcopql-01.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(theirs[0]))
+        writer.writeheader()
+        writer.writerows(theirs)
+    courses = read_courses([folder, tmp_path])
+    assert [course.name for course in courses] == ["SFT-CoP", "ours, same knowledge"]
+    assert courses[0].means("traps").tolist() == [40.0, 40.0] and courses[0].trials == TRIALS
+    assert steps_until_kept(courses[0]).tolist() == [[0.0, 1000.0, 0.0]] * 2
+    line = summary_rows(courses)[0]
+    assert line[:4] == ("SFT-CoP", "2 × 3", "1 (1 … 1)", "40 (40 … 40)")
+    drawn = draw_all(courses, tmp_path / "figures")
+    assert [path.stem for path in drawn] == ["transfer-sums", "transfer-greedy", "transfer-within"]
+    assert all(path.stat().st_size > 10_000 for path in drawn)
+
+
+def test_packed_tables_say_the_same(straight, tmp_path):
+    courses = read_courses([straight[0]])
+    paths = pack(courses, tmp_path)
+    assert [path.name for path in paths] == ["known.csv", "within.csv"]
+    again = read_courses([tmp_path])
+    assert summary_rows(again)[0][:5] == summary_rows(courses)[0][:5] and not again[0].within
+    parts = (tmp_path / "within.csv").read_text().splitlines()
+    assert parts[0] == "agent,thousand,reward,traps" and len(parts) == 1 + STEPS // 1000
+    assert float(parts[1].split(",")[3]) == pytest.approx(courses[0].within["traps"][:, 1:, 0].mean(), abs=1e-3)
+
+
+def test_a_table_without_a_column_is_refused(tmp_path):
+    (tmp_path / "other.csv").write_text("agent,trial,task\nx,1,1\n")
+    with pytest.raises(UserError, match="no column 'reward'"):
+        read_courses([tmp_path])
+
+
+def test_our_tasks_are_uniform_and_other_sets_are_others():
+    found = np.concatenate([sets.generated(trial) for trial in range(1, 11)])
+    assert found.shape == (1280, 3) and np.abs(found).max() <= 1
+    share = np.sort(found.ravel())
+    assert np.abs((share + 1) / 2 - np.arange(1, share.size + 1) / share.size).max() < 0.03  # Kolmogorov and Smirnov
+    assert not np.array_equal(sets.generated(1), sets.generated(1, number=7))
+    assert np.array_equal(sets.generated(2, 5), sets.generated(2)[:5])
+
+
+def test_tasks_from_a_file(tmp_path):
+    path, rows = tmp_path / "weights.csv", np.random.default_rng(0).uniform(-1, 1, (2 * sets.TASKS, 3))
+    np.savetxt(path, rows, delimiter=",")
+    assert np.allclose(sets.from_file(path, 2, 4), rows[sets.TASKS : sets.TASKS + 4])
+    with pytest.raises(UserError, match="trial 3 needs lines 257 to 384"):
+        sets.from_file(path, 3)
+    path.write_text("a,b\n")
+    with pytest.raises(UserError, match="three numbers a line"):
+        sets.from_file(path, 1)
+
+
+def test_settings_are_checked():
+    with pytest.raises(UserError, match="the first must divide the second"):
+        TransferConfig(steps=150)
+    with pytest.raises(UserError, match="epsilon"):
+        TransferConfig(epsilon=2.0)
+    assert all(arm.epsilon == 0.12 and arm.gamma == 0.95 and arm.steps == 20_000 for arm in ARMS.values())
+
+
+@pytest.mark.parametrize(
+    "args, reason",
+    [
+        ([], "choose either --quick"),
+        (["--quick", "--tasks", "0"], "--tasks is 0; give 1 to 128"),
+        (["--quick", "--agents", "knwon"], "did you mean 'known'"),
+        (["--quick", "--weights", "nowhere.csv"], "cannot read tasks from nowhere.csv"),
+    ],
+)
+def test_wrong_input_is_answered_with_what_is_possible(args, reason, capsys):
+    assert main(["reproduce", "transfer", *args]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_the_command_prints_its_table(tmp_path, capsys):
+    args = ["--quick", "--agents", "known", "--tasks", "2", "--trials", "2", "--out", str(tmp_path / "out")]
+    assert main(["reproduce", "transfer", *args]) == 0
+    out = capsys.readouterr().out
+    assert "ours, same knowledge" in out and "NOT comparable" in out and (tmp_path / "out/known.csv").is_file()

@@ -241,7 +241,7 @@ def test_an_adapted_agent_is_saved_and_loaded(agent, tmp_path):
     found.save(tmp_path)
     again = load(tmp_path)
     assert same_trees(found.policy, again.policy) and again.seed == 3
-    assert same_trees(experience_of(found), experience_of(again))
+    assert same_trees(experience_of(found)._replace(different=0), experience_of(again))  # a file does not have it
     np.testing.assert_array_equal(again.task.params.costs, found.task.params.costs)
     np.testing.assert_array_equal(again.act([[0.1, 0.1], [0.6, 0.3]]), found.act([[0.1, 0.1], [0.6, 0.3]]))
 

@@ -15,7 +15,7 @@ from safedsr.adapt.penalty import learn_penalty, score, search_penalty
 from safedsr.adapt.refit import refit
 from safedsr.adapt.successor import learn_from_memory
 from safedsr.adapt.walks import walking
-from safedsr.engine.evaluate import WALKED
+from safedsr.engine.evaluate import walked
 from safedsr.envs.environment import Task
 from safedsr.envs.memory import Remembered
 from safedsr.errors import UserError, unknown
@@ -125,7 +125,7 @@ def adapt(
     warnings = remarks(agent, costs, fitted=factors is None)
     rungs: list[Rung[AnyPolicy]] = []
     began, current, host = time.perf_counter(), agent, agent.job.environment.host
-    steps, walked = host.steps if host else 0, _walked()
+    steps, before = host.steps if host else 0, walked()
     last = _last(level, spend, from_memory)
     for name in LEVELS[: LEVELS.index(last) + 1]:
         tell(f"level '{name}'", 0.0)
@@ -134,13 +134,13 @@ def adapt(
             current = _mixed(current, request, certificate)
         if level in (name, AUTO):
             seconds = time.perf_counter() - began
-            used, simulated = host.steps - steps if host else None, _walked() - walked
+            used, simulated = host.steps - steps if host else None, walked() - before
             tell("simulating episodes for the certificate", 0.0)
             certified = certify_in(current, trial, certificate)
             spent = host.steps - steps - used if host else None
             rungs.append(Rung(name, current, certified, seconds, used, spent, simulated))
             show(rungs[-1])
-            began, steps, walked = time.perf_counter(), host.steps if host else 0, _walked()
+            began, steps, before = time.perf_counter(), host.steps if host else 0, walked()
             enough = agent.job.terms.goals or name in ("memory", "full")
             if level == name or (enough and rungs[-1].certificate.passed):
                 break
@@ -148,11 +148,6 @@ def adapt(
     known = () if factors is None or costs is agent.task else as_words(factors, agent.task.cost_names, task.cost_names)
     notes = (*known, *filter(None, [not_kept(rungs)]))
     return Adapted(best.agent, best.level, best.certificate, tuple(rungs), warnings, notes)
-
-
-def _walked() -> int:
-    """Steps of all simulated episodes and walks through memory so far."""
-    return sum(WALKED.values())
 
 
 def not_kept(rungs: Sequence[Rung]) -> str | None:

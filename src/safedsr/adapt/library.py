@@ -23,7 +23,7 @@ from safedsr.adapt.penalty import search_penalty
 from safedsr.adapt.refit import refit
 from safedsr.agents.value_based.trainer import Policy
 from safedsr.core.precision import with_precision
-from safedsr.engine.evaluate import WALKED
+from safedsr.engine.evaluate import walked
 from safedsr.envs.grid.layout import Layout
 from safedsr.errors import UserError
 from safedsr.runs import storage
@@ -129,10 +129,10 @@ def adapt_library(
         candidates.append((f"library of {len(refitted)}", join(refitted)))
     rungs = []
     for name, candidate in candidates:
-        began, walked = time.perf_counter(), sum(WALKED.values())
+        began, before = time.perf_counter(), walked()
         tell(f"searching λ for '{name}'", len(rungs) / len(candidates))
         found = search_penalty(candidate, task, certificate.epsilon, enough)[0]
-        seconds, simulated = time.perf_counter() - began, sum(WALKED.values()) - walked
+        seconds, simulated = time.perf_counter() - began, walked() - before
         certified = certify_in(found, task, certificate)
         rungs.append(Rung(name, found, certified, seconds, simulated_steps=simulated))
         show(rungs[-1])

@@ -38,6 +38,11 @@ class Estimate(NamedTuple):
         return f"{self.value:.3f} ({self.low:.3f} … {self.high:.3f})"
 
 
+def walked() -> int:
+    """Steps of all simulated episodes and walks through memory that this process has run so far."""
+    return sum(WALKED.values())
+
+
 class Evaluation(NamedTuple):
     """Results of a policy over `episodes` episodes."""
 

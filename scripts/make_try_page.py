@@ -58,6 +58,7 @@ def build_page(folder: Path, agent: Agent) -> None:
         "cost": agent.task.cost_names[0],
         "budget": agent.task.budgets[0],
         "trained_lam": float(agent.policy.lam[0]),
+        "trained_weights": np.asarray(agent.policy.learner.weights.w_c)[0].tolist(),
         "features": weights.shape[1],
         **{name: agent.job.environment.settings[name] for name in ("step_mean", "step_std", "step_clip")},
         "most_steps": 200,

@@ -10,8 +10,9 @@ let map, session, image = null, walks = [], running = false, again = false;
 
 function tensor(values, shape) { return new ort.Tensor("float32", Float32Array.from(values), shape); }
 
-// The fit of the cost weights is linear in the costs: one row of `fit` for each cell.
+// The trained costs have weights of their own. The fit to other costs is linear in them: one row of `fit` for each cell.
 function weights() {
+  if (state.costs[0].values.every((cost, cell) => cost === map.costs[cell])) return Float32Array.from(map.trained_weights);
   const w = new Float32Array(map.features);
   state.costs[0].values.forEach((cost, cell) => { if (cost) for (let i = 0; i < w.length; i++) w[i] += cost * map.fit[cell * w.length + i]; });
   return w;
@@ -85,11 +86,12 @@ function draw() {
 }
 
 function changed() { $("undo").disabled = !can().undo; draw(); compute(); }
-function asTrained() { state.costs = [{ name: map.cost, values: Float32Array.from(map.costs) }]; changed(); }
+function asTrained() { state.costs = [{ name: map.cost, values: map.costs.slice() }]; changed(); }
 function showLam() { map.lam = map.trained_lam * 10 ** ((Number($("lam").value) - 50) / 25) * (Number($("lam").value) > 0); $("lam-out").textContent = Number(map.lam.toPrecision(3)); }
 
 async function start() {
   map = await (await fetch("policy.json")).json();
+  map.costs = Float32Array.from(map.costs);
   map.fit = new Float32Array(await (await fetch("fit.bin")).arrayBuffer());
   ort.env.wasm.numThreads = 1; ort.env.wasm.wasmPaths = new URL("./ort/", location.href).href; ort.env.logLevel = "error";
   session = await ort.InferenceSession.create("policy.onnx");

@@ -30,6 +30,7 @@ import resource_gathering
 import zones
 
 import safedsr
+from safedsr.adapt.ladder import Rung
 from safedsr.engine.evaluate import Evaluation, evaluate
 from safedsr.engine.lanes import use_cores
 from safedsr.envs import from_gymnasium, from_gymnax
@@ -232,10 +233,15 @@ def adapted(agent: safedsr.Agent, case: Case, stage: str) -> dict[str, Any]:
         "length": passed.length,
         "passed": passed.passed,
         "bound": passed.cost[0].bound if passed.terms.on_mean else passed.safe_goal_rate.bound,
-        "steps": sum(rung.real_steps or 0 for rung in found.rungs),
+        "steps": 0 if stage == "remembered" else sum(steps_of(rung) for rung in found.rungs),
         "certificate_steps": sum(rung.certificate_steps or 0 for rung in found.rungs),
         "seconds": seconds,
     }
+
+
+def steps_of(rung: Rung) -> int:
+    """Steps in the environment, or in its simulation, which a JAX environment is."""
+    return rung.simulated_steps if rung.real_steps is None else rung.real_steps
 
 
 def main() -> None:

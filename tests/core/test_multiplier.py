@@ -229,7 +229,7 @@ def test_where_there_are_no_goals_the_share_rule_has_no_limit():
     assert low == pytest.approx(LEAST * math.exp(0.05 * 0.75)) and high == MOST
 
 
-FREE = MultiplierConfig(rule="share", lam_step=0.02, chance=0.04, tilt=0.15)
+FREE = MultiplierConfig(rule="share", lam_step=0.02, chance=0.03, tilt=0.2)
 
 
 def settle(chance_over, config=FREE, episodes=12_000, length=lambda lam: 1.0, seed=0):
@@ -254,7 +254,7 @@ def test_lam_rises_as_far_as_the_problem_needs(needed):
     """Every episode breaks the budget until λ is large enough."""
     lam, over = settle(lambda lam: lam < needed)
     assert lam.mean() == pytest.approx(needed, rel=0.05)
-    assert 0.03 < over < 0.05
+    assert 0.02 < over < 0.04
 
 
 @pytest.mark.parametrize("optimum", [0.3, 1.0])
@@ -274,6 +274,14 @@ def test_where_the_budget_cannot_be_kept_lam_is_that_of_most_safe_goals_per_step
     assert 0.18 < over < 0.35
     alone, _ = settle(chance_over, replace(FREE, tilt=0.0), length=length)
     assert alone.mean() > MOST / 2  # without the comparison, λ rises for ever
+
+
+def test_if_most_episodes_fail_lam_falls():
+    """All episodes are above the budget, without success: λ may be what keeps the agent from the goal."""
+    m = multiplier.at(jnp.ones(1))
+    for _ in range(200):
+        m = multiplier.share(m, Ended(jnp.full(1, 2.0), jnp.ones(1), success=jnp.array(False)), FREE)
+    assert m.lam[0] < 0.1
 
 
 def test_two_lam_are_compared_in_all_combinations():

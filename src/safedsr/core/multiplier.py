@@ -25,8 +25,9 @@ class Multiplier(NamedTuple):
     error: Array  # [J] smoothed cost - aim
     level: Array  # [J] smoothed cost
     begun: Array  # [] bool, false while λ waits for the first goal
-    episodes: Array  # [] int32, episodes that updated λ; this and the next three under the share rule alone
+    episodes: Array  # [] int32, episodes that updated λ; this and the next four under the share rule alone
     over: Array  # [J] smoothed share of episodes above `aim`
+    failed: Array  # [] smoothed share of episodes without success
     safe: Array  # [] smoothed share of successful episodes with no cost above its `aim`
     length: Array  # [] smoothed number of steps
 
@@ -46,7 +47,7 @@ LEAST_AIM = 0.1  # the mean rule divides by at least this
 LEAST, MOST = 2.0**-8, 2.0**8  # limits of λ under the share rule, whatever the problem needs
 WINDOW, LONG_WINDOW = 50, 200  # episodes over which the share rule averages costs, and rates of success
 HARD = 0.1  # share of episodes above `aim` from which the share rule compares two λ
-MOSTLY = 0.3  # share of episodes above `aim` from which λ rises, whatever the comparison says
+OFTEN = 0.3  # share of episodes above `aim`, or without success, from which λ changes whatever the comparison says
 
 
 def init(num_costs: int, config: MultiplierConfig) -> Multiplier:
@@ -59,7 +60,7 @@ def at(lam: Array) -> Multiplier:
     """The state with this λ, after updates have begun."""
     zero = jnp.zeros_like(lam)
     none = jnp.zeros(())
-    return Multiplier(lam, lam, zero, zero, jnp.array(True), jnp.zeros((), jnp.int32), zero, none, none)
+    return Multiplier(lam, lam, zero, zero, jnp.array(True), jnp.zeros((), jnp.int32), zero, none, none, none)
 
 
 def acting(m: Multiplier, config: MultiplierConfig, *, goals: bool) -> Array:
@@ -112,22 +113,25 @@ def share(m: Multiplier, e: Ended, config: MultiplierConfig) -> Multiplier:
 
     A budget may be out of reach, for example because of random actions; an ever larger λ would then keep the agent from
     the goal. So, as long as more than a tenth of the episodes is above the budget, episodes have in turn a λ that is a
-    little larger and a little smaller (`acting`), and λ moves to the side with more safe successes per step. It also
-    rises while most episodes are above the budget, where there are hardly any to compare.
+    little larger and a little smaller (`acting`), and λ moves to the side with more safe successes per step. Where there
+    is hardly anything to compare, successes that are above the budget raise λ, and failures lower it.
     """
     above = (e.cost > e.aim).astype(jnp.float32)
     over = m.over + (above - m.over) / WINDOW
+    failed = m.failed + (1 - jnp.float32(e.success) - m.failed) / WINDOW
     safe = jnp.float32(e.success) * (1 - above.max(initial=0.0))
     new = 1 / jnp.minimum(m.episodes + 1.0, LONG_WINDOW)
     rise = above - config.chance
     if compares(config, goals=e.goals):
         gain = jnp.clip(safe - m.safe / jnp.maximum(m.length, 1.0) * e.steps, -2.0, 1.0)
-        rise = jnp.where(m.over > HARD, _sides(m) * gain + relu(over - MOSTLY), rise)
+        push = jnp.where(e.success, relu(over - OFTEN), -1.0 * (failed > OFTEN))
+        rise = jnp.where(m.over > HARD, _sides(m) * gain + push, rise)
     most = config.lam_most if e.goals and config.lam_most is not None else MOST
     return m._replace(
         lam=jnp.clip(jnp.exp(config.lam_step * rise) * jnp.maximum(m.lam, LEAST), LEAST, most),
         episodes=m.episodes + 1,
         over=over,
+        failed=failed,
         safe=m.safe + new * (safe - m.safe),
         length=m.length + new * (e.steps - m.length),
     )

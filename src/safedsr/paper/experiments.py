@@ -34,7 +34,7 @@ class RunGroup(NamedTuple):
 
 
 PLUS = "safedsr-plus"
-FRESH = 50  # the first of ten seeds that had no part in any choice of SafeDSR-plus
+FRESH = 110  # the first of ten seeds that had no part in any choice of SafeDSR-plus
 # The same problem in other units (costs, budget, rewards), and problems with shifted rewards.
 UNITS: dict[str, dict[str, Any]] = {
     "costs-tenth": {"costs": ("0.1*diamond",), "budget": "0.5"},
@@ -55,8 +55,8 @@ MATCHED: dict[str, Any] = {
     "lam_start": 0.25,
     "after_goal": True,
     "lam_step": 0.02,
-    "chance": 0.02,
-    "penalty_most": 0.2,
+    "chance": 0.03,
+    "tilt": 0.2,
     "train_every": 10,
     "update_steps": 2,
     "batch_size": 256,

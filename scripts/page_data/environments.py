@@ -10,15 +10,15 @@ from safedsr.runs.metrics import Summary, summarize
 
 MEASURED = "environments/measured.csv"
 MINECART = "environments/minecart.csv"
-CARTS = {
-    "safedqn": "SafeDQN",
-    "safedsr": "SafeDSR",
-    "safedsr-plus": "SafeDSR-plus as it was then¹",
-    "ppo-lag": "PPO-Lag",
-    "cpo": "CPO",
+CHANGES = "environments/minecart-changes.csv"
+NAMES = {**sources.NAMES, "safedqn": "SafeDQN", "safedsr": "SafeDSR", "safedsr-plus": "SafeDSR-plus"}
+CARTS = ("safedsr-plus", "safedqn", "safedsr", "ppo-lag", "cpo")
+STAGES = {
+    "trained": "",
+    "changed": ", new cost",
+    "adapted": ", new cost, adapted",
+    "remembered": ", new cost, adapted from memory",
 }
-NAMES = {**sources.NAMES, "safedqn": "SafeDQN", "safedsr-plus": "SafeDSR-plus"}
-STAGES = {"trained": "", "changed": ", new cost", "adapted": ", new cost, adapted"}
 Shown = Callable[[float], str]
 
 
@@ -30,19 +30,50 @@ def _carts(algorithm: str, budget: str) -> list[tuple[float, float]]:
 
 @text
 def minecart() -> str:
-    """Policies within the budget, of ten; the most ore of these; the mean ore of all ten."""
+    """Policies within the budget, of ten; the median ore of these; the most ore of these."""
     budgets = list(dict.fromkeys(row["budget"] for row in sources.rows(MINECART)))
-    lines = [[name, *(_cart_cell(algorithm, budget) for budget in budgets)] for algorithm, name in CARTS.items()]
+    lines = [[NAMES[name], *(_cart_cell(_carts(name, b), float(b)) for b in budgets)] for name in CARTS]
+    for words, mixture in (("one λ from memory", "False"), ("two λ from memory", "True")):
+        own = [_adapted_carts(trained=b, price="1.0", budget=b, mixture=mixture) for b in budgets]
+        lines.insert(1 + (mixture == "True"), [f"– {words}", *map(_cart_cell, own, map(float, budgets))])
     front = {row["budget"]: float(row["discounted_ore_1"]) for row in sources.rows("environments/minecart-front.csv")}
     lines.append(["best single policy known", *(_ore(front[budget]) for budget in budgets)])
     return formats.table(["fuel at most", *budgets], lines)
 
 
-def _cart_cell(algorithm: str, budget: str) -> str:
-    carts = _carts(algorithm, budget)
-    within = [ore for ore, fuel in carts if fuel <= float(budget)]
-    best = _ore(max(within)) if within else formats.UNKNOWN
-    return f"{len(within)}; {best}; {_ore(float(np.mean([ore for ore, _ in carts])))}"
+@text
+def minecart_changes() -> str:
+    """Agents of fuel ≤ 0.85, adapted from memory to other budgets and prices."""
+    rows = [row for row in sources.rows(CHANGES) if float(row["trained_budget"]) == 0.85]
+    cases = list(dict.fromkeys((row["price"], row["budget"]) for row in rows))
+    lines = []
+    for price, budget in cases:
+        some = [row for row in rows if (row["price"], row["budget"]) == (price, budget)]
+        cells = [
+            _cart_cell(_adapted_carts("0.85", price, budget, mixture), float(budget)) for mixture in ("False", "True")
+        ]
+        seconds = [float(row["seconds"]) for row in some]
+        known = _ore(float(some[0]["best_known"]))
+        lines.append(
+            [price, formats.fixed(float(budget), 2), *cells, known, formats.fixed(float(np.median(seconds)), 0)]
+        )
+    return formats.table(["price of fuel", "budget", "one λ", "two λ", "best single policy known", "seconds"], lines)
+
+
+def _adapted_carts(trained: str, price: str, budget: str, mixture: str) -> list[tuple[float, float]]:
+    """Discounted ore 1 and fuel of every seed after an adaptation from memory."""
+    wanted = (float(trained), float(price), float(budget), mixture)
+    return [
+        (float(row["discounted_ore_1"]), float(row["discounted_fuel"]))
+        for row in sources.rows(CHANGES)
+        if (float(row["trained_budget"]), float(row["price"]), float(row["budget"]), row["mixture"]) == wanted
+    ]
+
+
+def _cart_cell(carts: list[tuple[float, float]], budget: float) -> str:
+    within = [ore for ore, fuel in carts if fuel <= budget + 5e-5]  # as the fuel is rounded
+    middle, best = (_ore(float(f(within))) if within else formats.UNKNOWN for f in (np.median, np.max))
+    return f"{len(within)}; {middle}; {best}"
 
 
 def _ore(value: float) -> str:
@@ -67,33 +98,40 @@ def measured(environment: str) -> str:
         columns["success"] = ("success", lambda x: formats.fixed(x, 2))
     columns["safe"] = ("safe goals" if success else "safe episodes", lambda x: formats.fixed(x, 2))
     columns["cost"] = ("cost", lambda x: formats.fixed(x, 2 if max(float(r["cost"]) for r in rows) < 10 else 0))
-    lines = [
-        [f"{NAMES[algorithm]}{words}", *(_interval(some, name, show) for name, (_, show) in columns.items())]
-        for algorithm in dict.fromkeys(row["algorithm"] for row in rows)
-        for stage, words in STAGES.items()
-        if (some := [row for row in rows if (row["algorithm"], row["stage"]) == (algorithm, stage)])
-    ]
-    return formats.table(["", *(head for head, _ in columns.values())], lines)
+    lines = []
+    for algorithm in dict.fromkeys(row["algorithm"] for row in rows):
+        for stage, words in STAGES.items():
+            some = [row for row in rows if (row["algorithm"], row["stage"]) == (algorithm, stage)]
+            if some:
+                numbers = [_interval(some, name, show) for name, (_, show) in columns.items()]
+                lines.append([f"{NAMES[algorithm]}{words}", *numbers, _certified(some), _steps(some), _seconds(some)])
+    heads = (head for head, _ in columns.values())
+    return formats.table(["", *heads, "certified", "steps", "seconds"], lines)
+
+
+def _certified(rows: list[dict[str, str]]) -> str:
+    """How many pass their certificate, of how many."""
+    found = [row["passed"] == "True" for row in rows if row["passed"]]
+    return f"{sum(found)} of {len(found)}" if found else ""
+
+
+def _steps(rows: list[dict[str, str]]) -> str:
+    """Median of the steps of the training, or of those that an adaptation took in the environment."""
+    found = [int(row["steps"]) for row in rows if row["steps"]]
+    return formats.count(float(np.median(found))) if found else ""
+
+
+def _seconds(rows: list[dict[str, str]]) -> str:
+    """Median of the seconds of an adaptation."""
+    found = [float(row["seconds"]) for row in rows if row["seconds"] and row["stage"] != "trained"]
+    return formats.count(float(np.median(found))) if found else ""
 
 
 @text
-def certified(environment: str) -> str:
-    """How many adapted agents of an environment pass their certificate, of how many."""
-    found = [row["passed"] == "True" for row in _rows(environment) if row["stage"] == "adapted"]
-    return f"{sum(found)} of {len(found)}"
-
-
-@text
-def levels(environment: str) -> str:
+def levels(environment: str, stage: str = "adapted") -> str:
     """The levels of adaptation that were chosen, and how often."""
-    found = [row["level"] for row in _rows(environment) if row["stage"] == "adapted"]
+    found = [row["level"] for row in _rows(environment) if row["stage"] == stage]
     return ", ".join(f"`{level}` {found.count(level)}" for level in ("cost", "penalty", "memory") if level in found)
-
-
-@text
-def real_steps(environment: str) -> str:
-    """Median of the steps that an adaptation took in the environment, without its certificates."""
-    return formats.count(float(np.median([int(r["steps"]) for r in _rows(environment) if r["stage"] == "adapted"])))
 
 
 @text

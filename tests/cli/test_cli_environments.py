@@ -12,6 +12,9 @@ ZONES = """
 def forbidden(obs, action, next_obs, reward, info, low=0.02):
     return abs(next_obs[0]) > low
 
+def one_side(obs, action, next_obs, reward, info, limit=0.0):
+    return next_obs[0] > limit
+
 def informed(obs, action, next_obs, reward, info):
     return float(len(info))
 """
@@ -72,6 +75,14 @@ def test_adapt_to_another_parameter_counts_real_steps(place, capsys, tmp_path):
     again = ["certify", str(tmp_path / "new"), *functions(place), "--episodes", "8", "--require", "0", "--json"]
     assert main(again) == 0
     assert json.loads(capsys.readouterr().out)["environment"] == "CartPole-v1 (low=0.05), forbidden"  # as adapted
+
+
+def test_another_function_is_fitted_anew(place, capsys, tmp_path):
+    """The old function is not there, so nothing is known of how its costs combine."""
+    flags = [*functions(place, "one_side"), "--level", "cost", "--episodes", "8"]
+    assert main(["adapt", str(place / "cart"), *flags, "--out", str(tmp_path / "new")]) in (0, 1)
+    out = capsys.readouterr().out
+    assert "CartPole-v1, one_side" in out and "without a fit" not in out
 
 
 def test_adapt_refuses_costs_that_need_info(place, capsys, tmp_path):

@@ -3,13 +3,20 @@
 Examples are another price of the same cost, or the sum of two costs. Nothing is fitted then, so there is no new error.
 """
 
+from typing import Any
+
 import numpy as np
 
-from safedsr.adapt.costs import experience_of, learner_of, stored_steps
+from safedsr.adapt.costs import Arguments, experience_of, learner_of, stored_steps
 from safedsr.envs.environment import Task
 from safedsr.runs.policy import TrainedPolicy
 
 EXACT = 1e-5  # largest error of a remembered cost, in units of the largest; costs are stored in 32 bits
+
+
+def factors_for(agent: TrainedPolicy, costs: Any, task: Task) -> np.ndarray | None:
+    """As `combination`; None if other cost functions replaced those of the agent, whose costs are then unknown."""
+    return None if isinstance(costs, Arguments) and costs.anew else combination(agent, task)
 
 
 def combination(agent: TrainedPolicy, task: Task) -> np.ndarray | None:

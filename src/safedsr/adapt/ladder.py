@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple
 
 from safedsr.adapt.certify import Certificate, certify_in
-from safedsr.adapt.combination import as_words, combination
+from safedsr.adapt.combination import as_words, factors_for
 from safedsr.adapt.config import LEVELS, CertificateConfig, ClimbConfig, Tell, silent
 from safedsr.adapt.costs import Costs, experience_of, task_of
 from safedsr.adapt.diagnostics import remarks
@@ -121,7 +121,7 @@ def adapt(
         require_mixable(agent)
     trial = walking(agent, task) if from_memory else task
     request = Request(costs, task, trial, spend, certificate.epsilon, min(certificate.require + MARGIN, 1.0), tell)
-    factors = combination(agent, task)
+    factors = factors_for(agent, costs, task)
     warnings = remarks(agent, costs, fitted=factors is None)
     rungs: list[Rung[AnyPolicy]] = []
     began, current, host = time.perf_counter(), agent, agent.job.environment.host

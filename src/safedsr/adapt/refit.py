@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from safedsr.adapt.combination import combination
+from safedsr.adapt.combination import factors_for
 from safedsr.adapt.costs import Costs, FitSet, Samples, experience_of, fit_set, learner_of, task_of, units_of
 from safedsr.core.units import Units
 from safedsr.errors import UserError
@@ -36,7 +36,7 @@ def refit(agent: AnyPolicy, costs: Costs, rewards: bool = False, strength: float
         require(fit.cost.shape[1] == count, "costs", fit.cost.shape[1], f"label each of the agent's {count} costs")
     else:
         task = task_of(agent, costs)
-        factors = combination(agent, task)
+        factors = factors_for(agent, costs, task)
     old = learner_of(agent).weights
     known = filled_up(ridge(*fit, strength), len(old.w_r)) if factors is None else jnp.asarray(factors @ old.w_c)
     weights = old._replace(w_c=known.astype(jnp.float32))

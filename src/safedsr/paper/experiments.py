@@ -83,6 +83,19 @@ _PLUS: dict[str, Any] = {"algorithms": (PLUS,), "first_seed": FRESH, "preset": N
 _DIAMOND: dict[str, Any] = {"costs": ("diamond",), **_PLUS}
 
 
+# Readings of SafeDSR that the paper's text allows, or that its code may have had; each changes one thing of Alg. 2.
+READINGS: dict[str, dict[str, Any]] = {
+    "restart": {"settings": {"terminal": "restart"}},
+    "cut-all": {"settings": {"terminal": "cut-all"}},
+    "weight-bias": {"settings": {"weight_bias": True}},
+    "no-unit-length": {"settings": {"unit_length": False}},
+    "no-target-features": {"settings": {"target_features": False}},
+    "no-step-reward": {"grid": {"step_reward": 0.0}},
+    "sign-rewards": {"grid": {"step_reward": -1.0, "goal_reward": 2.0}},
+    "never-penalised": {"costs": ("diamond",), "budget": "1000000"},  # costs are features' labels, and λ stays 0
+}
+
+
 EXPERIMENTS: dict[str, tuple[RunGroup, ...]] = {
     "baselines": (  # Tables 3 to 7, Figs. 4 to 7 and 14 to 22
         # Doubled costs are not in the paper's text, but its baselines may have had them.
@@ -100,6 +113,7 @@ EXPERIMENTS: dict[str, tuple[RunGroup, ...]] = {
             "absorb-no-delay", ("safedsr",), costs=("diamond",), settings={"terminal": "absorb", "penalty_start": 0}
         ),
     ),
+    "readings": tuple(RunGroup(name, ("safedsr",), seeds=5, **how) for name, how in READINGS.items()),
     "plus": (  # SafeDSR-plus, which is not in the paper
         RunGroup("", costs=("none", "diamond", "square", "small-diamond", "inverse-diamond"), **_PLUS),
         RunGroup("fine", costs=("offset-diamond", "discs", "stripes"), **_PLUS),
@@ -120,6 +134,8 @@ TIMES = {
     "plus": "--quick about 8 minutes on two cores; --full an hour on an NVIDIA H200, seven hours on two cores (both "
     "estimated)",
     "extras": "--quick about 10 minutes on two cores; --full an hour on an NVIDIA H200, two days on two cores",
+    "readings": "--quick about 10 minutes on two cores; --full half an hour on an NVIDIA H200, two days on two cores "
+    "(estimated)",
 }
 
 SHORTENING = 50  # --quick divides environment steps, and the settings that count them, by this

@@ -14,8 +14,9 @@ class SafeDsrConfig(ValueBasedSettings):
 
     epsilon: EpsilonSchedule = EpsilonSchedule()
     multiplier: MultiplierConfig = MultiplierConfig()
-    terminal: Literal["cut", "restart", "absorb"] = "cut"
-    """Successor of the goal in M's target: none (cut, Alg. 2), the next start (restart) or the goal itself (absorb)."""
+    terminal: Literal["cut", "cut-all", "restart", "absorb"] = "cut"
+    """Successor of the goal in M's target: none (cut, Alg. 2), the next start (restart) or the goal itself (absorb).
+    With cut-all, the time limit is treated like the goal."""
     gamma: float = 0.99
     """Discount factor."""
     batch_size: int = 256
@@ -48,6 +49,12 @@ class SafeDsrConfig(ValueBasedSettings):
     """Number of bins for the values of the reward and of each cost."""
     reservoir_size: int = 1000
     """Transitions that are kept for each bin, a random sample of all that occurred."""
+    unit_length: bool = True
+    """Scale φ to length 1 (Sec. 4.2)."""
+    weight_bias: bool = False
+    """Fit reward and costs with a bias besides w_r and w_c. It takes no part in Q and K."""
+    target_features: bool = True
+    """Use the target network of φ in M's target (Alg. 2); if false, φ itself."""
     features: int = 128
     """d: length of φ."""
     phi_hidden: tuple[int, ...] = (64, 64)

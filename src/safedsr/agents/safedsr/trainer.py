@@ -73,6 +73,7 @@ def make_safedsr(config: SafeDsrConfig, environment: Environment) -> Trainer:
         offer=partial(offer, environment=environment, config=config),
         memory=all_rows,
         restart=config.terminal == "restart",
+        limit_ends=config.terminal == "cut-all",
         prepare=prepare,
         adaptable=Adaptable(
             features=lambda policy, obs, action: policy.phi.features(obs, action),

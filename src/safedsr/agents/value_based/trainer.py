@@ -75,6 +75,7 @@ class Learner(NamedTuple):
     cache: Mapping[str, Callable[[PyTree, Transition], Array]] = MappingProxyType({})
     """Phase -> (learner state, transition) -> its values that are constant during that phase and are cached."""
     restart: bool = False  # store the next episode's start as s′ if an episode ends
+    limit_ends: bool = False  # store episodes that a time limit ended as terminated
     memory: Callable[[State], tuple[Array, Array]] | None = None  # rows to save with a policy; which are filled
     crop: Callable[[PyTree, PyTree], PyTree] = lambda policy, params: policy  # removes padding
     prepare: Callable[[PyTree, Array, PyTree], PyTree] | None = None  # (learner state, key, params) -> pretrained
@@ -215,7 +216,8 @@ def observe(
         tuned = multiplier.after_step(
             tuned, seen.total, aim, done, reached, now, config.multiplier, measure, goals=goals
         )
-    next_obs, terminated = seen.next_obs, seen.terminated.astype(jnp.float32)
+    terminated = (seen.done if learner.limit_ends else seen.terminated).astype(jnp.float32)
+    next_obs = seen.next_obs
     if learner.restart:
         next_obs, terminated = seen.start, jnp.where(seen.done & ~seen.terminated, JOINED, terminated)
     success, first = (x.astype(jnp.float32) for x in (seen.done & seen.success, seen.time == 1))

@@ -143,7 +143,7 @@ def test_scores_by_hand():
     np.testing.assert_allclose(found, [6.5 - 2 * 1.5 + 0.5 * 2.5, 9.5 - 2 * 2.5 + 0.5 * 3.5], rtol=1e-6)
 
 
-@pytest.mark.parametrize("terminal", ["cut", "cut-all", "restart", "absorb"])
+@pytest.mark.parametrize("terminal", ["cut", "cut-all", "restart", "restart-goal", "absorb"])
 @pytest.mark.parametrize("terminated", [0.0, 1.0])
 def test_successor_target_by_hand(terminal, terminated):
     next_phi = jnp.array([[9.0, 9.0], [1.0, -1.0], [9.0, 9.0], [9.0, 9.0]])
@@ -465,7 +465,8 @@ def test_every_default_is_that_of_table_2():
         "biased_share": 0.2,
         "value_bins": 4,  # neither of the two is in the table
         "reservoir_size": 1000,
-        "unit_length": True,  # nor is one of these three: what the text says
+        "pretrain_labels": True,  # nor is one of these four: what the text says
+        "unit_length": True,
         "weight_bias": False,
         "target_features": True,
         "features": 128,

@@ -177,7 +177,7 @@ def test_accelerators_act_alike(monkeypatch):
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
-@pytest.mark.parametrize("terminal", ["cut", "cut-all", "absorb", "restart"])
+@pytest.mark.parametrize("terminal", ["cut", "cut-all", "absorb", "restart", "restart-goal"])
 def test_what_is_remembered_of_an_episodes_end(terminal):
     program = collector("safedsr", grid=STILL, terminal=terminal)
     state, records = collect(program, 400)
@@ -191,10 +191,11 @@ def test_what_is_remembered_of_an_episodes_end(terminal):
     np.testing.assert_array_equal(t.obs[1:][~records.done[:-1]], records.obs[:-1][~records.done[:-1]])
     start = np.array([0.5, 0.5], np.float32) / layout.scale
     np.testing.assert_array_equal(t.obs[1:][records.done[:-1]], np.tile(start, (records.done[:-1].sum(), 1)))
-    ends = np.where(records.done[:, None] & (terminal == "restart"), start, records.obs)
+    replaced = {"restart": records.done, "restart-goal": records.success}.get(terminal, np.zeros(400, bool))
+    ends = np.where(replaced[:, None], start, records.obs)
     np.testing.assert_array_equal(t.next_obs, ends)
     at_goal = np.asarray(position(t.next_obs[records.success], layout))[:, 0] >= 4
-    assert at_goal.all() if terminal != "restart" else not at_goal.any()
+    assert not at_goal.any() if terminal.startswith("restart") else at_goal.all()
     assert sorted(set(t.reward.tolist())) == pytest.approx([-0.01, 0.99])
 
 

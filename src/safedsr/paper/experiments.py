@@ -83,16 +83,26 @@ _PLUS: dict[str, Any] = {"algorithms": (PLUS,), "first_seed": FRESH, "preset": N
 _DIAMOND: dict[str, Any] = {"costs": ("diamond",), **_PLUS}
 
 
-# Readings of SafeDSR that the paper's text allows, or that its code may have had; each changes one thing of Alg. 2.
+# Readings of SafeDSR that the paper's text allows, or that its code may have had. "cut" is Alg. 2.
 READINGS: dict[str, dict[str, Any]] = {
-    "restart": {"settings": {"terminal": "restart"}},
-    "cut-all": {"settings": {"terminal": "cut-all"}},
-    "weight-bias": {"settings": {"weight_bias": True}},
+    "restart-goal": {"settings": {"terminal": "restart-goal"}},
+    "restart-goal-bias": {"settings": {"terminal": "restart-goal", "weight_bias": True}},
+    "bias": {"settings": {"weight_bias": True}},
+    "restart-goal-no-unit-length": {"settings": {"terminal": "restart-goal", "unit_length": False}},
     "no-unit-length": {"settings": {"unit_length": False}},
+    "equal-losses": {"settings": {"beta_r": 1.0, "beta_c": 1.0, "beta_g": 1.0}},  # as in the figure of the update
+    "restart-goal-equal-losses": {
+        "settings": {"terminal": "restart-goal", "beta_r": 1.0, "beta_c": 1.0, "beta_g": 1.0}
+    },
+    "absorb-bias": {"settings": {"terminal": "absorb", "weight_bias": True}},
+    "cut-all": {"settings": {"terminal": "cut-all"}},
+    "restart": {"settings": {"terminal": "restart"}},
     "no-target-features": {"settings": {"target_features": False}},
+    "slow-target": {"settings": {"sync_every": 5_000}},  # k_sync counted in rounds of updates
+    "uniform-batches": {"settings": {"biased_share": 0.0}},
     "no-step-reward": {"grid": {"step_reward": 0.0}},
     "sign-rewards": {"grid": {"step_reward": -1.0, "goal_reward": 2.0}},
-    "never-penalised": {"costs": ("diamond",), "budget": "1000000"},  # costs are features' labels, and λ stays 0
+    "never-penalised": {"costs": ("diamond",), "budget": "1000000"},  # φ learns the costs, and λ stays 0
 }
 
 

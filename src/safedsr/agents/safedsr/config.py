@@ -14,9 +14,9 @@ class SafeDsrConfig(ValueBasedSettings):
 
     epsilon: EpsilonSchedule = EpsilonSchedule()
     multiplier: MultiplierConfig = MultiplierConfig()
-    terminal: Literal["cut", "cut-all", "restart", "absorb"] = "cut"
+    terminal: Literal["cut", "cut-all", "restart", "restart-goal", "absorb"] = "cut"
     """Successor of the goal in M's target: none (cut, Alg. 2), the next start (restart) or the goal itself (absorb).
-    With cut-all, the time limit is treated like the goal."""
+    With cut-all and restart, the time limit is treated like the goal; not so with restart-goal."""
     gamma: float = 0.99
     """Discount factor."""
     batch_size: int = 256
@@ -37,6 +37,8 @@ class SafeDsrConfig(ValueBasedSettings):
     """t_freeze: environment step from which φ and g are frozen."""
     pretrain: int = 0
     """Updates of φ, g, w_r and w_c on random transitions from all states, before training (Sec. 5.4)."""
+    pretrain_labels: bool = True
+    """Pretrain on rewards and costs, too; if false, on the reconstruction alone."""
     beta_r: float = 0.25
     """Weight of the reward loss."""
     beta_c: float = 10.0

@@ -74,7 +74,8 @@ class Learner(NamedTuple):
     """(key, learner state, reservoir, rows, their transitions, params) -> both after these rows."""
     cache: Mapping[str, Callable[[PyTree, Transition], Array]] = MappingProxyType({})
     """Phase -> (learner state, transition) -> its values that are constant during that phase and are cached."""
-    restart: bool = False  # store the next episode's start as s′ if an episode ends
+    restart: bool = False  # store the next episode's start as s′ if an episode reaches its end
+    limit_restarts: bool = False  # and also if a time limit ends it
     limit_ends: bool = False  # store episodes that a time limit ended as terminated
     memory: Callable[[State], tuple[Array, Array]] | None = None  # rows to save with a policy; which are filled
     crop: Callable[[PyTree, PyTree], PyTree] = lambda policy, params: policy  # removes padding
@@ -217,8 +218,8 @@ def observe(
             tuned, seen.total, aim, done, reached, now, config.multiplier, measure, goals=goals
         )
     terminated = (seen.done if learner.limit_ends else seen.terminated).astype(jnp.float32)
-    next_obs = seen.next_obs
-    if learner.restart:
+    next_obs = jnp.where(seen.terminated, seen.start, seen.next_obs) if learner.restart else seen.next_obs
+    if learner.limit_restarts:
         next_obs, terminated = seen.start, jnp.where(seen.done & ~seen.terminated, JOINED, terminated)
     success, first = (x.astype(jnp.float32) for x in (seen.done & seen.success, seen.time == 1))
     step = seen.obs, seen.action, seen.reward, seen.cost, next_obs, terminated, seen.extra, success, first

@@ -149,7 +149,7 @@ TIMES = {
 }
 
 SHORTENING = 50  # --quick divides environment steps, and the settings that count them, by this
-COUNTS_STEPS = ("decay_steps", "penalty_start")
+COUNTS_STEPS = ("decay_steps", "penalty_start", "sync_every")
 _QUICK_VALUE_BASED = {"epsilon_from": 400, "epsilon_to": 2_000, "penalty_start": 2_000, "train_start": 500}
 QUICK_SETTINGS: dict[str, dict[str, Any]] = {
     **{algorithm: {"steps_per_epoch": 2_000, "decay_steps": 10_000} for algorithm in ON_POLICY},

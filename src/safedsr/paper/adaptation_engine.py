@@ -93,8 +93,8 @@ def adapt_weights(lane: Lane, params: PyTree, program: Program, updates: int, sh
     state = relabel_memory(store_key, state._replace(key=key), params, program)
     codec = program.job.environment.spec.codec
     if updates:
-        share = config.biased_share if share is None else share
-        state = fit_weights(fit_key, state, config, codec, updates, share)
+        biased: float = config.biased_share if share is None else share
+        state = fit_weights(fit_key, state, config, codec, updates, biased)
     return lane._replace(agent=state)
 
 

@@ -1,5 +1,6 @@
 """SafeDSR (Alg. 2): the state of the learner, and its updates."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -104,9 +105,9 @@ def learn_features(s: DsrState, batch: Transition, config: SafeDsrConfig) -> tup
         every = jax.vmap(lambda t: feature_loss(encoder, weights, without_bias(t, biases), config))
         return every(batch).mean()
 
-    value, (encoder_slope, *slope) = jax.value_and_grad(loss)((s.encoder, s.weights, s.biases))
+    value, (encoder_slope, *weight_slopes) = jax.value_and_grad(loss)((s.encoder, s.weights, s.biases))
     encoder, optimizer = descend(_adam(config), encoder_slope, s.encoder, s.encoder_optimizer)
-    return _step_weights(s._replace(encoder=encoder, encoder_optimizer=optimizer), *slope, config), value
+    return _step_weights(s._replace(encoder=encoder, encoder_optimizer=optimizer), weight_slopes, config), value
 
 
 def learn_weights(s: DsrState, batch: Transition, phi: Array, config: SafeDsrConfig) -> tuple[DsrState, Array]:
@@ -117,15 +118,16 @@ def learn_weights(s: DsrState, batch: Transition, phi: Array, config: SafeDsrCon
         return jax.vmap(lambda phi, t: weights_loss(weights, phi, without_bias(t, biases), config))(phi, batch).mean()
 
     value, slope = jax.value_and_grad(loss)((s.weights, s.biases))
-    return _step_weights(s, *slope, config), value
+    return _step_weights(s, slope, config), value
 
 
-def _step_weights(s: DsrState, slope: Weights, biases_slope: Weights | None, config: SafeDsrConfig) -> DsrState:
-    weights, optimizer = descend(_adam(config), slope, s.weights, s.weights_optimizer)
+def _step_weights(s: DsrState, gradients: Sequence[Weights | None], config: SafeDsrConfig) -> DsrState:
+    """A step of the weights and, if there are any, of the biases; `gradients` has one for each."""
+    weights, optimizer = descend(_adam(config), gradients[0], s.weights, s.weights_optimizer)
     s = s._replace(weights=weights, weights_optimizer=optimizer)
     if s.biases is None:
         return s
-    biases, optimizer = descend(_adam(config), biases_slope, s.biases, s.biases_optimizer)
+    biases, optimizer = descend(_adam(config), gradients[1], s.biases, s.biases_optimizer)
     return s._replace(biases=biases, biases_optimizer=optimizer)
 
 

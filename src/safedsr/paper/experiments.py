@@ -83,6 +83,29 @@ _PLUS: dict[str, Any] = {"algorithms": (PLUS,), "first_seed": FRESH, "preset": N
 _DIAMOND: dict[str, Any] = {"costs": ("diamond",), **_PLUS}
 
 
+# Readings of SafeDSR that the paper's text allows, or that its code may have had. "cut" is Alg. 2.
+READINGS: dict[str, dict[str, Any]] = {
+    "restart-goal": {"settings": {"terminal": "restart-goal"}},
+    "restart-goal-bias": {"settings": {"terminal": "restart-goal", "weight_bias": True}},
+    "bias": {"settings": {"weight_bias": True}},
+    "restart-goal-no-unit-length": {"settings": {"terminal": "restart-goal", "unit_length": False}},
+    "no-unit-length": {"settings": {"unit_length": False}},
+    "equal-losses": {"settings": {"beta_r": 1.0, "beta_c": 1.0, "beta_g": 1.0}},  # as in the figure of the update
+    "restart-goal-equal-losses": {
+        "settings": {"terminal": "restart-goal", "beta_r": 1.0, "beta_c": 1.0, "beta_g": 1.0}
+    },
+    "absorb-bias": {"settings": {"terminal": "absorb", "weight_bias": True}},
+    "cut-all": {"settings": {"terminal": "cut-all"}},
+    "restart": {"settings": {"terminal": "restart"}},
+    "no-target-features": {"settings": {"target_features": False}},
+    "slow-target": {"settings": {"sync_every": 5_000}},  # k_sync counted in rounds of updates
+    "uniform-batches": {"settings": {"biased_share": 0.0}},
+    "no-step-reward": {"grid": {"step_reward": 0.0}},
+    "sign-rewards": {"grid": {"step_reward": -1.0, "goal_reward": 2.0}},
+    "never-penalised": {"costs": ("diamond",), "budget": "1000000"},  # φ learns the costs, and λ stays 0
+}
+
+
 EXPERIMENTS: dict[str, tuple[RunGroup, ...]] = {
     "baselines": (  # Tables 3 to 7, Figs. 4 to 7 and 14 to 22
         # Doubled costs are not in the paper's text, but its baselines may have had them.
@@ -100,6 +123,7 @@ EXPERIMENTS: dict[str, tuple[RunGroup, ...]] = {
             "absorb-no-delay", ("safedsr",), costs=("diamond",), settings={"terminal": "absorb", "penalty_start": 0}
         ),
     ),
+    "readings": tuple(RunGroup(name, ("safedsr",), seeds=5, **how) for name, how in READINGS.items()),
     "plus": (  # SafeDSR-plus, which is not in the paper
         RunGroup("", costs=("none", "diamond", "square", "small-diamond", "inverse-diamond"), **_PLUS),
         RunGroup("fine", costs=("offset-diamond", "discs", "stripes"), **_PLUS),
@@ -120,10 +144,12 @@ TIMES = {
     "plus": "--quick about 8 minutes on two cores; --full an hour on an NVIDIA H200, seven hours on two cores (both "
     "estimated)",
     "extras": "--quick about 10 minutes on two cores; --full an hour on an NVIDIA H200, two days on two cores",
+    "readings": "--quick about 10 minutes on two cores; --full half an hour on an NVIDIA H200, two days on two cores "
+    "(estimated)",
 }
 
 SHORTENING = 50  # --quick divides environment steps, and the settings that count them, by this
-COUNTS_STEPS = ("decay_steps", "penalty_start")
+COUNTS_STEPS = ("decay_steps", "penalty_start", "sync_every")
 _QUICK_VALUE_BASED = {"epsilon_from": 400, "epsilon_to": 2_000, "penalty_start": 2_000, "train_start": 500}
 QUICK_SETTINGS: dict[str, dict[str, Any]] = {
     **{algorithm: {"steps_per_epoch": 2_000, "decay_steps": 10_000} for algorithm in ON_POLICY},

@@ -36,6 +36,10 @@ class TransferConfig:
     """Passes over the whole memory in a round of learning."""
     recent: int = 10
     """Passes over the states of the last steps in a round of learning, before those over the whole memory."""
+    foresee: bool = True
+    """Targets count the share ε of random actions that follow; if not, they are those of the greedy policy."""
+    remember: bool = True
+    """Steps of earlier tasks are kept; if not, only M and the stored policies are."""
     rehearse: int = 60
     """Passes over the memory at the start of a task, before its first step."""
     library: int = 6
@@ -44,6 +48,10 @@ class TransferConfig:
     """A policy is stored if its actions differ from those of all stored ones in at least this share of states."""
     review: int = 4
     """Passes over the memory for each stored policy at the start of a task."""
+    refresh: int = 1
+    """How often in a task, at its start and then every 1 000 steps, new states get the mean of their cell anew."""
+    settle: int = 60
+    """Passes over the memory, for ε = 0 and without any worth of what is new, before an episode at ε = 0."""
     bonus: float = 0.1
     """Worth of an action that was never tried in a cell."""
     curiosity: float = 0.5
@@ -54,10 +62,27 @@ class TransferConfig:
         check_fields(self)
         for name in ("epsilon", "distinct", "chance"):
             require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "give a share between 0 and 1")
-        for name in ("library", "review", "rehearse", "sweeps", "recent", "bonus", "curiosity", "lam_step"):
+        for name in (
+            "library",
+            "review",
+            "rehearse",
+            "settle",
+            "refresh",
+            "sweeps",
+            "recent",
+            "bonus",
+            "curiosity",
+            "lam_step",
+        ):
             require(getattr(self, name) >= 0, name, getattr(self, name), "give at least 0")
-        fits = self.learn_every >= 1 and self.steps % self.learn_every == 0
-        require(fits, "learn_every, steps", (self.learn_every, self.steps), "the first must divide the second")
+        fits = self.learn_every >= 1 and min(self.steps, 1000) % self.learn_every == 0
+        fits = fits and (self.steps % 1000 == 0 or self.steps < 1000)
+        require(
+            fits,
+            "learn_every, steps",
+            (self.learn_every, self.steps),
+            "the first must divide 1 000, and that the second; or, if the second is smaller, the second",
+        )
 
     @property
     def multiplier(self) -> MultiplierConfig:

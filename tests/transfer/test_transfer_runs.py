@@ -120,7 +120,7 @@ def test_tasks_from_a_file(tmp_path):
 
 
 def test_settings_are_checked():
-    with pytest.raises(UserError, match="the first must divide the second"):
+    with pytest.raises(UserError, match="the first must divide 1000, and that the second"):
         TransferConfig(steps=150)
     with pytest.raises(UserError, match="epsilon"):
         TransferConfig(epsilon=2.0)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from safedsr.core.config import MultiplierConfig
 from safedsr.validation import check_fields, require
 
+PART = 1000  # steps between two counts in the report of a task
+
 
 @dataclass(frozen=True)
 class TransferConfig:
@@ -62,27 +64,13 @@ class TransferConfig:
         check_fields(self)
         for name in ("epsilon", "distinct", "chance"):
             require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "give a share between 0 and 1")
-        for name in (
-            "library",
-            "review",
-            "rehearse",
-            "settle",
-            "refresh",
-            "sweeps",
-            "recent",
-            "bonus",
-            "curiosity",
-            "lam_step",
-        ):
+        passes = ("review", "rehearse", "settle", "sweeps", "recent")
+        for name in (*passes, "library", "refresh", "bonus", "curiosity", "lam_step"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "give at least 0")
-        fits = self.learn_every >= 1 and min(self.steps, 1000) % self.learn_every == 0
-        fits = fits and (self.steps % 1000 == 0 or self.steps < 1000)
-        require(
-            fits,
-            "learn_every, steps",
-            (self.learn_every, self.steps),
-            "the first must divide 1 000, and that the second; or, if the second is smaller, the second",
-        )
+        part = min(self.steps, PART)
+        fits = self.learn_every >= 1 and part % self.learn_every == 0 and self.steps % part == 0
+        advice = f"the first must divide {PART}, and that the second"
+        require(fits, "learn_every, steps", (self.learn_every, self.steps), advice)
 
     @property
     def multiplier(self) -> MultiplierConfig:

@@ -1,7 +1,7 @@
 """What an agent without knowledge of a task has observed about rewards and costs of each code.
 
-A code that was not met in this task yet is guessed from another one that was: from the one that earlier tasks say is the
-best predictor. So an agent finds out which shapes are of one kind.
+A code that was not met in this task yet is guessed from another one that was: from its best predictor in earlier tasks.
+So an agent finds out which shapes are of one kind.
 """
 
 from typing import NamedTuple

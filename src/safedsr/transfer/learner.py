@@ -24,7 +24,7 @@ from safedsr.transfer import guess as guesses
 from safedsr.transfer import library as libraries
 from safedsr.transfer import memory as memories
 from safedsr.transfer import tables
-from safedsr.transfer.config import TransferConfig
+from safedsr.transfer.config import PART, TransferConfig
 from safedsr.transfer.guess import Guess
 from safedsr.transfer.library import Library
 from safedsr.transfer.memory import NONE, Memory
@@ -35,7 +35,6 @@ from safedsr.types import PyTree
 REFUSED = -10.0  # worth of an action that was never tried, where nothing is to be explored
 TIE = 1e-6  # equal scores are ordered at random
 UNROLLED = 10  # steps of a loop on an accelerator, where each iteration launches its own kernels
-EVERY = 1000  # steps between two counts in the report of a task
 
 
 class Traveller(NamedTuple):
@@ -244,7 +243,7 @@ def part_of(carry: tuple[Traveller, Walk], part: Array, params: PyTree, tools: T
     (s, walk), config = carry, tools.config
     if config.remember:
         s = jax.lax.cond(part < config.refresh, partial(refresh, tools=tools), lambda s: s, s)
-    rounds = max(min(EVERY, config.steps) // config.learn_every, 1)
+    rounds = max(min(PART, config.steps) // config.learn_every, 1)
     carry, counts = jax.lax.scan(partial(round_of, params=params, tools=tools), (s, walk), length=rounds)
     return carry, counts.sum(0)
 
@@ -275,7 +274,7 @@ def run_task(s: Traveller, params: PyTree, before: PyTree, tools: Tools) -> tupl
     m, episode, state = start(s.memory._replace(lost=jnp.zeros_like(s.memory.lost)), params, s.key, tools)
     walk = Walk(s.multiplier, m, episode, state, state)
     (s, _), parts = jax.lax.scan(
-        partial(part_of, params=params, tools=tools), (s, walk), jnp.arange(max(config.steps // EVERY, 1))
+        partial(part_of, params=params, tools=tools), (s, walk), jnp.arange(max(config.steps // PART, 1))
     )
     reward, traps, goal, steps = greedy_episode(s, params, tools)
     return s, Report(

@@ -7,7 +7,6 @@ and learns from its memory.
 """
 
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,20 +15,18 @@ from jax import Array
 
 from safedsr.core import multiplier
 from safedsr.core.exploration import epsilon_greedy
-from safedsr.core.multiplier import Ended, Multiplier
+from safedsr.core.multiplier import Ended
 from safedsr.envs import episode as episodes
-from safedsr.envs.environment import Environment
 from safedsr.envs.episode import Episode
 from safedsr.transfer import guess as guesses
 from safedsr.transfer import library as libraries
 from safedsr.transfer import memory as memories
 from safedsr.transfer import tables
-from safedsr.transfer.config import PART, TransferConfig
-from safedsr.transfer.guess import Guess
-from safedsr.transfer.library import Library
+from safedsr.transfer.config import PART
 from safedsr.transfer.memory import NONE, Memory
-from safedsr.transfer.rooms import Rooms, Weights
+from safedsr.transfer.rooms import Weights
 from safedsr.transfer.tables import Plan
+from safedsr.transfer.traveller import Report, Tools, Traveller, Walk, direction, features_of, init, plan_of
 from safedsr.types import PyTree
 
 REFUSED = -10.0  # worth of an action that was never tried, where nothing is to be explored
@@ -37,91 +34,10 @@ TIE = 1e-6  # equal scores are ordered at random
 UNROLLED = 10  # steps of a loop on an accelerator, where each iteration launches its own kernels
 
 
-class Traveller(NamedTuple):
-    """The agent of one trial."""
-
-    key: Array
-    multiplier: Multiplier
-    table: Array  # [n, A, d] M
-    usual: Array  # [cells, A, d] M of a cell, for states and actions that are new
-    memory: Memory
-    guess: Guess
-    library: Library
-
-
-class Walk(NamedTuple):
-    """What changes with every step."""
-
-    multiplier: Multiplier
-    memory: Memory
-    episode: Episode
-    state: Array  # [] number of the present state
-    first: Array  # [] number of the state in which episodes begin
-
-
-class Report(NamedTuple):
-    """What happened in one task."""
-
-    reward: Array  # [steps / 1000] sum of rewards in each 1 000 steps
-    traps: Array  # [steps / 1000]
-    episodes: Array  # [] that ended
-    goals: Array  # []
-    greedy_reward: Array  # [] of one episode without random actions after the task
-    greedy_traps: Array  # []
-    greedy_goal: Array  # []
-    greedy_steps: Array  # []
-    lam: Array  # []
-    states: Array  # [] in the memory
-    lost: Array  # [] steps into states for which the memory had no room
-    stored: Array  # [] policies in the library
-    borrowed: Array  # [] share of the known states' actions whose M came from the library at the start of the task
-
-
-class Tools(NamedTuple):
-    """Static arguments of the compiled functions."""
-
-    config: TransferConfig
-    environment: Environment
-    rooms: Rooms
-
-    def plan(self, s: "Traveller", direction: Array) -> Plan:
-        """What the agent learns M for while it explores."""
-        usual = s.usual if self.config.remember else None
-        epsilon = self.config.epsilon if self.config.foresee else 0.0
-        return Plan(s.memory, features_of(s, self), direction, usual, self.config.gamma, epsilon)
-
-
-def init(key: Array, tools: Tools) -> Traveller:
-    """The agent before its first task."""
-    config, actions = tools.config, tools.environment.spec.actions
-    features = tools.rooms.features + 1  # and novelty
-    table = jnp.zeros((config.states, actions, features))
-    return Traveller(
-        key=key,
-        multiplier=multiplier.init(1, config.multiplier),
-        table=table,
-        usual=jnp.broadcast_to(tables.novel(features), (tools.rooms.cells, actions, features)),
-        memory=memories.empty(config.states, actions),
-        guess=guesses.init(tools.rooms.codes),
-        library=libraries.empty(config.library, table),
-    )
-
-
-def direction(s: Traveller, params: PyTree, lam: Array, tools: Tools) -> Array:
-    """w_r - λ·w_c of all features, with the worth of novelty last."""
-    weights = tools.rooms.weights(s.guess, params, tools.config.curiosity)
-    return jnp.append(weights.w_r - lam[0] * weights.w_c, tools.config.bonus)
-
-
-def features_of(s: Traveller, tools: Tools) -> Array:
-    """The features of each code, [codes, d]; none of them is novel."""
-    return jnp.pad(tools.rooms.features_of(s.guess), ((0, 0), (0, 1)))
-
-
 def begin(s: Traveller, params: PyTree, before: PyTree, tools: Tools) -> tuple[Traveller, Array]:
     """The start of a task: store the policy, set the weights, take the best of all policies, learn from memory."""
     config, lam, borrowed = tools.config, s.multiplier.lam, jnp.zeros(())
-    plan = tools.plan(s, direction(s, before, lam, tools))  # features are those at the end of the last task
+    plan = plan_of(s, direction(s, before, lam, tools), tools)  # features are those at the end of the last task
     if not config.remember:
         s = refresh(s, tools)
         s = s._replace(memory=memories.forget(s.memory))
@@ -130,9 +46,9 @@ def begin(s: Traveller, params: PyTree, before: PyTree, tools: Tools) -> tuple[T
     new = direction(s, params, lam, tools)
     if config.library:
         s, borrowed = consult(s, plan, new, tools)
-    if not config.remember:
-        return s, borrowed
-    return s._replace(table=tables.sweeps(config.rehearse, s.table, plan._replace(direction=new))), borrowed
+    if config.remember:
+        s = s._replace(table=tables.sweeps(config.rehearse, s.table, plan._replace(direction=new)))
+    return s, borrowed
 
 
 def refresh(s: Traveller, tools: Tools) -> Traveller:
@@ -200,7 +116,7 @@ def advance(
 
 def learn(s: Traveller, visited: Array, params: PyTree, tools: Tools) -> Traveller:
     """Passes over the states of the last steps, then over the whole memory."""
-    plan = tools.plan(s, direction(s, params, s.multiplier.lam, tools))
+    plan = plan_of(s, direction(s, params, s.multiplier.lam, tools), tools)
     both = tables.revisit(tools.config.recent, s.table, tables.all_onward(s.table, plan), visited, plan)
     return s._replace(table=jax.lax.fori_loop(0, tools.config.sweeps, lambda _, b: tables.sweep(*b, plan), both)[0])
 

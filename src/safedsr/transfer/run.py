@@ -18,8 +18,8 @@ from safedsr.errors import UserError, unknown
 from safedsr.runs import storage
 from safedsr.transfer import learner
 from safedsr.transfer.config import TransferConfig
-from safedsr.transfer.learner import Tools, Traveller
 from safedsr.transfer.rooms import rooms_of
+from safedsr.transfer.traveller import Tools, Traveller
 
 WORK = ".work"  # states of unfinished runs; it may be deleted
 SAVED_EVERY = 16  # tasks

@@ -133,3 +133,17 @@ def test_guesses_are_means_of_this_task_and_hopeful_where_it_has_shown_nothing()
     assert guesses.rewards(g, 0.5).tolist() == pytest.approx([0.5, 0.25, 0.0])  # mean 0, standard deviation 1
     assert guesses.costs(g).tolist() == [0.5, 0.0, 0.0]
     assert guesses.matters(g).tolist() == [True, True, False]
+
+
+def test_shapes_that_paid_alike_in_earlier_tasks_are_expected_to_pay_alike():
+    rng, g = np.random.default_rng(3), guesses.init(4)
+    codes = jnp.arange(4)
+    for _ in range(30):  # codes 0 and 1 are of one kind, 2 is the opposite, 3 has nothing to do with them
+        kind, other = rng.uniform(-1, 1, 2)
+        paid = jnp.array([kind, kind, -kind, other], jnp.float32)
+        g = guesses.next_task(guesses.push(g, codes, paid, jnp.zeros(4)))
+    g = guesses.push(g, jnp.array([0]), jnp.array([0.8]), jnp.zeros(1))
+    plain, hopeful = np.asarray(guesses.rewards(g, 0.0)), np.asarray(guesses.rewards(g, 1.0))
+    assert plain[:3] == pytest.approx([0.8, 0.8, -0.8], abs=0.1) and abs(plain[3]) < 0.4
+    spread = hopeful - plain
+    assert spread[0] == 0 and spread[1] < 0.25 and spread[3] > 0.4  # what is known needs no hope

@@ -12,7 +12,7 @@ MEASURED = "environments/measured.csv"
 MINECART = "environments/minecart.csv"
 CHANGES = "environments/minecart-changes.csv"
 NAMES = {**sources.NAMES, "safedqn": "SafeDQN", "safedsr": "SafeDSR", "safedsr-plus": "SafeDSR-plus"}
-CARTS = ("safedsr-plus", "safedqn", "safedsr", "ppo-lag", "cpo")
+AGENTS = ("safedsr-plus", "safedqn", "safedsr", "ppo-lag", "cpo")
 STAGES = {
     "trained": "",
     "changed": ", new cost",
@@ -32,7 +32,7 @@ def _carts(algorithm: str, budget: str) -> list[tuple[float, float]]:
 def minecart() -> str:
     """Policies within the budget, of ten; the median ore of these; the most ore of these."""
     budgets = list(dict.fromkeys(row["budget"] for row in sources.rows(MINECART)))
-    lines = [[NAMES[name], *(_cart_cell(_carts(name, b), float(b)) for b in budgets)] for name in CARTS]
+    lines = [[NAMES[name], *(_cart_cell(_carts(name, b), float(b)) for b in budgets)] for name in AGENTS]
     front = {row["budget"]: float(row["discounted_ore_1"]) for row in sources.rows("environments/minecart-front.csv")}
     lines.append(["best single policy known", *(_ore(front[budget]) for budget in budgets)])
     return formats.table(["fuel at most", *budgets], lines)
@@ -91,7 +91,7 @@ def measured(environment: str) -> str:
     columns["safe"] = ("safe goals" if success else "safe episodes", lambda x: formats.fixed(x, 2))
     columns["cost"] = ("cost", lambda x: formats.fixed(x, 2 if max(float(r["cost"]) for r in rows) < 10 else 0))
     lines = []
-    for algorithm in dict.fromkeys(row["algorithm"] for row in rows):
+    for algorithm in AGENTS:
         for stage, words in STAGES.items():
             some = [row for row in rows if (row["algorithm"], row["stage"]) == (algorithm, stage)]
             if some:

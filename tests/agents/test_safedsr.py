@@ -25,11 +25,11 @@ from safedsr.agents.safedsr.equations import (
     successor_target,
     weights_loss,
 )
-from safedsr.agents.safedsr.learner import Batch, batch_features, init, learn, learn_successor
+from safedsr.agents.safedsr.learner import Batch, batch_features, init, learn, learn_successor, learn_weights
 from safedsr.agents.safedsr.trainer import known_features, make_safedsr, offer
 from safedsr.agents.value_based.trainer import Memory, Policy
 from safedsr.core.config import MultiplierConfig
-from safedsr.core.nets import Mlp, descend
+from safedsr.core.nets import Mlp, descend, pair
 from safedsr.core.replay import Codec, init_reservoir, signals_of, store, value_bins
 from safedsr.engine.program import Program
 from safedsr.envs.environment import Environment, Spec
@@ -64,6 +64,29 @@ def test_features_have_unit_length():
     by_action = linear(np.eye(6), [0] * 6)  # φ is (s, a) itself
     found = all_features(by_action, jnp.array([2.0, 2.0]))
     np.testing.assert_allclose(found, np.hstack([np.full((4, 2), 2 / 3), np.eye(4) / 3]), rtol=1e-6)
+
+
+def test_features_without_unit_length():
+    phi = Phi((6, 8, 12), key=jax.random.key(0), unit_length=False)
+    obs, action = jnp.array([0.3, 0.7]), jnp.int32(2)
+    plain = phi(pair(obs, action, 4))
+    assert abs(jnp.linalg.norm(plain) - 1) > 0.1
+    np.testing.assert_allclose(features(phi, obs, action), plain, rtol=1e-6)
+    np.testing.assert_allclose(all_features(phi, obs)[2], plain, rtol=1e-5)
+    short, net = next_features(phi, obs)[2], Mlp((12, 5), key=jax.random.key(1))
+    np.testing.assert_allclose(fold(net, phi)(short), net(plain), rtol=1e-4, atol=1e-6)
+
+
+def test_biases_learn_what_features_cannot_tell():
+    config = dataclasses.replace(CONFIG, weight_bias=True, learning_rate=0.01)
+    s = init(jax.random.key(0), SPEC, 2, config)
+    s = s._replace(weights=Weights(jnp.zeros_like(s.weights.w_r), jnp.zeros_like(s.weights.w_c)))
+    batch = jax.tree.map(lambda x: jnp.broadcast_to(x, (4, *x.shape)), transition())
+    phi = jnp.zeros((4, config.features))
+    s, _ = jax.lax.scan(lambda s, _: learn_weights(s, batch, phi, config), s, length=1000)
+    assert s.biases is not None
+    np.testing.assert_allclose(s.biases.w_r, transition().reward, atol=1e-3)
+    np.testing.assert_allclose(s.biases.w_c, transition().cost, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +143,7 @@ def test_scores_by_hand():
     np.testing.assert_allclose(found, [6.5 - 2 * 1.5 + 0.5 * 2.5, 9.5 - 2 * 2.5 + 0.5 * 3.5], rtol=1e-6)
 
 
-@pytest.mark.parametrize("terminal", ["cut", "restart", "absorb"])
+@pytest.mark.parametrize("terminal", ["cut", "cut-all", "restart", "restart-goal", "absorb"])
 @pytest.mark.parametrize("terminated", [0.0, 1.0])
 def test_successor_target_by_hand(terminal, terminated):
     next_phi = jnp.array([[9.0, 9.0], [1.0, -1.0], [9.0, 9.0], [9.0, 9.0]])
@@ -132,7 +155,7 @@ def test_successor_target_by_hand(terminal, terminated):
         jnp.float32(terminated),
         dataclasses.replace(CONFIG, terminal=terminal),
     )
-    ends = terminal == "cut" and terminated
+    ends = terminal in ("cut", "cut-all") and terminated
     np.testing.assert_allclose(found, [0.6, 0.8] if ends else [0.6 - 0.45, 0.8 - 1.35], rtol=1e-5)
 
 
@@ -151,7 +174,7 @@ def one_hot_phi():
         for action in range(4):
             rows.append([*state, *np.eye(4)[action]])
             biases.append(bias)
-    phi = Mlp((6, 12, 12), key=jax.random.key(0))
+    phi = Phi((6, 12, 12), key=jax.random.key(0))
     numbers = [jnp.array(rows, jnp.float32), jnp.array(biases, jnp.float32), jnp.eye(12), jnp.zeros(12)]
     return eqx.tree_at(lambda n: [leaf for x in n.layers for leaf in (x.weight, x.bias)], phi, numbers)
 
@@ -167,9 +190,9 @@ def test_with_one_hot_features_m_becomes_the_successor_representation():
     nexts, policy = rng.integers(3, size=(12, 2)), np.array([2, 0, 3])
     ended = rng.random((12, 2)) < 0.2
     chain = np.zeros((12, 12))
-    for pair in range(12):
-        for state, end in zip(nexts[pair], ended[pair], strict=True):
-            chain[pair, 4 * state + policy[state]] += 0.5 * (1 - end)
+    for row in range(12):
+        for state, end in zip(nexts[row], ended[row], strict=True):
+            chain[row, 4 * state + policy[state]] += 0.5 * (1 - end)
     expected = np.linalg.inv(np.eye(12) - 0.9 * chain)
     assert 0 < ended.mean() < 1 and expected.max() > 3
 
@@ -303,7 +326,7 @@ def test_one_successor_update_by_plain_loops(d):
     np.testing.assert_allclose(loss, np.mean(expected), rtol=1e-5)
     assert disagreements and not same_trees(after.successor, s.successor)
     same = [name for name in s._fields if not name.startswith("successor")]
-    assert all(same_trees(getattr(after, name), getattr(s, name)) for name in same) and len(same) == 6
+    assert all(same_trees(getattr(after, name), getattr(s, name)) for name in same) and len(same) == 8
 
 
 @pytest.mark.parametrize("d", [6, 16])  # the second in short
@@ -442,6 +465,10 @@ def test_every_default_is_that_of_table_2():
         "biased_share": 0.2,
         "value_bins": 4,  # neither of the two is in the table
         "reservoir_size": 1000,
+        "pretrain_labels": True,  # nor is one of these four: what the text says
+        "unit_length": True,
+        "weight_bias": False,
+        "target_features": True,
         "features": 128,
         "phi_hidden": (64, 64),
         "decoder_hidden": (64, 64),

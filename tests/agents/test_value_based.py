@@ -177,7 +177,7 @@ def test_accelerators_act_alike(monkeypatch):
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
-@pytest.mark.parametrize("terminal", ["cut", "absorb", "restart"])
+@pytest.mark.parametrize("terminal", ["cut", "cut-all", "absorb", "restart", "restart-goal"])
 def test_what_is_remembered_of_an_episodes_end(terminal):
     program = collector("safedsr", grid=STILL, terminal=terminal)
     state, records = collect(program, 400)
@@ -185,15 +185,17 @@ def test_what_is_remembered_of_an_episodes_end(terminal):
     t = remembered(state, 400)
     truncated = records.done & ~records.success
     joined = truncated & (terminal == "restart")  # there s′ is where the next episode starts
-    np.testing.assert_array_equal(t.terminated, np.where(joined, JOINED, records.success))
-    assert truncated.any() and not (t.terminated[truncated] == 1).any()
+    ended = records.done if terminal == "cut-all" else records.success
+    np.testing.assert_array_equal(t.terminated, np.where(joined, JOINED, ended))
+    assert truncated.any() and (t.terminated[truncated] == 1).any() == (terminal == "cut-all")
     np.testing.assert_array_equal(t.obs[1:][~records.done[:-1]], records.obs[:-1][~records.done[:-1]])
     start = np.array([0.5, 0.5], np.float32) / layout.scale
     np.testing.assert_array_equal(t.obs[1:][records.done[:-1]], np.tile(start, (records.done[:-1].sum(), 1)))
-    ends = np.where(records.done[:, None] & (terminal == "restart"), start, records.obs)
+    replaced = {"restart": records.done, "restart-goal": records.success}.get(terminal, np.zeros(400, bool))
+    ends = np.where(replaced[:, None], start, records.obs)
     np.testing.assert_array_equal(t.next_obs, ends)
     at_goal = np.asarray(position(t.next_obs[records.success], layout))[:, 0] >= 4
-    assert at_goal.all() if terminal != "restart" else not at_goal.any()
+    assert not at_goal.any() if terminal.startswith("restart") else at_goal.all()
     assert sorted(set(t.reward.tolist())) == pytest.approx([-0.01, 0.99])
 
 

@@ -6,7 +6,7 @@ import optax
 import pytest
 from scipy.stats import kstest
 
-from safedsr.core.nets import Mlp, descend, mean_square, pair, slopes, unit, weight_matrix
+from safedsr.core.nets import Mlp, descend, inverse_length, mean_square, pair, slopes, weight_matrix
 
 
 def assert_uniform(values, bound):
@@ -44,6 +44,10 @@ def test_an_mlp_by_hand():
     np.testing.assert_allclose(net.hidden(x), [3.5, 0.0])
     np.testing.assert_allclose(net(x), [10.75])  # 3 · 3.5 + 0.25: no ReLU at the end
     np.testing.assert_allclose(net(-x), [0.25])  # -2.5 and -1 leave nothing but the bias
+
+
+def unit(x):
+    return x * inverse_length(x)
 
 
 def test_unit_length():

@@ -1,5 +1,6 @@
 """The phases of the experiment with changing costs, and the change itself, at the smallest size."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ from safedsr.envs.grid import physics as grid
 from safedsr.envs.grid.config import GridConfig
 from safedsr.envs.grid.environment import random_steps
 from safedsr.envs.grid.text import parse_scene
-from safedsr.paper.adaptation_engine import change_costs, staged, take_lanes
+from safedsr.paper.adaptation_engine import change_costs, fit_weights, staged, take_lanes
 from safedsr.paper.adaptation_plan import OWN, Phase
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
@@ -100,6 +101,17 @@ def test_phases_follow_their_plan():
     assert staged_program.trainer.memory and staged(staged_program.job, PHASES, remembers=False).trainer.memory is None
 
 
+def test_no_action_is_random_in_greedy_spans(trained):
+    job = tiny_job("safedsr", *BEFORE, freeze=20, steps=220, **SIGN)
+    random, greedy = staged(job, PHASES), staged(job, PHASES, greedy=[(100, 120)])
+    state, obs = jax.tree.map(lambda x: x[0, 0], trained.agent), jnp.array([0.1, 0.5])
+    best = int(greedy.trainer.choose(state, obs, jnp.ones(2), jnp.int32(105)).action)
+    luck = jnp.array([0.0, (0.5 + (best + 1) % 4) / 4])  # explore, with another action
+    assert int(greedy.trainer.choose(state, obs, luck, jnp.int32(105)).action) == best
+    for program, now in ((greedy, 120), (greedy, 99), (random, 105)):
+        assert int(program.trainer.choose(state, obs, luck, jnp.int32(now)).action) == (best + 1) % 4
+
+
 def test_lanes_go_on_as_they_are(trained):
     lanes = take_lanes(trained, LANES)
     for lane, source in enumerate(LANES):
@@ -155,6 +167,22 @@ def _features(phi, obs, action):
     return features(phi, obs, action)
 
 
+def test_weights_can_be_fitted_to_past_experiences_alone(program, trained):
+    """The ring is spoilt: only the reservoir has costs that features can tell."""
+    state = take_lanes(trained, (0,)).agent
+    state = jax.tree.map(lambda x: x[0, 0], state)
+    spoilt = state._replace(ring=state.ring.at[:, -1].set(1000.0))
+    fit = partial(fit_weights, jax.random.key(0), spoilt, program.job.agent, CODEC, 50)
+    assert (
+        np.abs(
+            fit(1.0).learner.weights.w_c
+            - fit_weights(jax.random.key(0), state, program.job.agent, CODEC, 50, 1.0).learner.weights.w_c
+        ).max()
+        == 0
+    )
+    assert np.abs(fit(0.2).learner.weights.w_c - fit(1.0).learner.weights.w_c).max() > 0.01
+
+
 def test_a_baseline_without_weights_is_only_relabelled():
     program = Program(tiny_job("safedqn", *AFTER))
     state = program.init()
@@ -194,3 +222,6 @@ def test_pretraining_teaches_features_before_the_first_step():
         return float(np.mean((t.cost - known @ learner.weights.w_c.T) ** 2))
 
     assert error(after) < 0.7 * error(before)
+    encoder = Program(tiny_job("safedsr", BEFORE[0], seeds=(0,), pretrain=20, pretrain_labels=False)).init().agent
+    assert same_trees(before.learner.weights, encoder.learner.weights)  # rewards and costs were not looked at
+    assert not same_trees(before.learner.encoder, encoder.learner.encoder)

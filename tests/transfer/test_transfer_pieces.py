@@ -10,6 +10,7 @@ from safedsr.transfer import library as libraries
 from safedsr.transfer import memory as memories
 from safedsr.transfer import tables
 from safedsr.transfer.memory import NONE
+from safedsr.transfer.tables import Plan
 
 PLAN = (0.9, 0.2)  # γ, ε
 
@@ -55,7 +56,7 @@ def corridor(length=5):
 def test_passes_over_a_memory_end_at_the_successor_features_of_the_best_policy():
     m, features = corridor(), jnp.array([[1.0, 0, 0], [0, 1.0, 0]])  # of an inner step, of the last one; novelty
     aim, usual = jnp.array([0.0, 1.0, 0.0]), jnp.zeros((8, 2, 3))
-    found = mapped(lambda t, m: tables.sweeps(200, t, m, features, aim, usual, PLAN), jnp.zeros((8, 2, 3)), m)
+    found = mapped(lambda t, m: tables.sweeps(200, t, Plan(m, features, aim, usual, *PLAN)), jnp.zeros((8, 2, 3)), m)
     # The best action is always 1, so later actions are 1 with a chance of 0.9 and 0 with one of 0.1.
     gamma, moves = PLAN[0], np.array([[max(s - 1, 0), s + 1] for s in range(4)])
     chain = np.zeros((4, 4))
@@ -73,10 +74,31 @@ def test_passes_over_a_memory_end_at_the_successor_features_of_the_best_policy()
 def test_what_was_never_tried_is_as_usual_in_its_cell():
     m, usual = corridor(), jnp.arange(48.0).reshape(8, 2, 3)
     features, aim = jnp.eye(2, 3), jnp.array([0.0, 1.0, 0.0])
-    found = mapped(lambda t, m: tables.sweep(t, m, features, aim, usual, PLAN), jnp.zeros((8, 2, 3)), m)
+    found = mapped(lambda t, m: tables.sweeps(1, t, Plan(m, features, aim, usual, *PLAN)), jnp.zeros((8, 2, 3)), m)
     assert np.array_equal(found[4], usual[4])  # nothing was done in the last state
-    means = tables.mean_of_cells(found, m, 8)
+    means = mapped(lambda t, m: tables.mean_of_cells(t, m, 8), found, m)
     assert np.allclose(means[:4], found[:4]) and means[6].tolist() == [[0, 0, 1]] * 2  # novel
+
+
+def test_what_was_forgotten_stays_as_it_was_learnt():
+    m, features, aim = memories.forget(corridor()), jnp.eye(2, 3), jnp.array([0.0, 1.0, 0.0])
+    before = jnp.arange(48.0).reshape(8, 2, 3)
+    after = mapped(lambda t, m: tables.sweeps(3, t, Plan(m, features, aim, None, *PLAN)), before, m)
+    assert np.array_equal(after, before) and int(m.count) == 5
+
+
+def test_passes_over_some_states_change_these_and_what_follows_from_them():
+    m, features, aim = corridor(), jnp.eye(2, 3), jnp.array([0.0, 1.0, 0.0])
+    visited = jnp.array([3, NONE, 2])
+
+    def passes(table, m):
+        plan = Plan(m, features, aim, jnp.zeros((8, 2, 3)), *PLAN)
+        table, ahead = tables.revisit(4, table, tables.all_onward(table, plan), visited, plan)
+        return table, ahead, tables.all_onward(table, plan)
+
+    table, ahead, again = mapped(passes, jnp.zeros((8, 2, 3)), m)
+    assert np.allclose(ahead[:5], again[:5]) and (ahead[2:4, 1] > 0).all()
+    assert (table[2:4, 1] @ aim > 0.5).all() and not table[:2].any() and not table[4:].any()
 
 
 def test_a_library_keeps_distinct_policies_and_replaces_the_most_similar_one():
@@ -111,3 +133,17 @@ def test_guesses_are_means_of_this_task_and_hopeful_where_it_has_shown_nothing()
     assert guesses.rewards(g, 0.5).tolist() == pytest.approx([0.5, 0.25, 0.0])  # mean 0, standard deviation 1
     assert guesses.costs(g).tolist() == [0.5, 0.0, 0.0]
     assert guesses.matters(g).tolist() == [True, True, False]
+
+
+def test_shapes_that_paid_alike_in_earlier_tasks_are_expected_to_pay_alike():
+    rng, g = np.random.default_rng(3), guesses.init(4)
+    codes = jnp.arange(4)
+    for _ in range(30):  # codes 0 and 1 are of one kind, 2 is the opposite, 3 has nothing to do with them
+        kind, other = rng.uniform(-1, 1, 2)
+        paid = jnp.array([kind, kind, -kind, other], jnp.float32)
+        g = guesses.next_task(guesses.push(g, codes, paid, jnp.zeros(4)))
+    g = guesses.push(g, jnp.array([0]), jnp.array([0.8]), jnp.zeros(1))
+    plain, hopeful = np.asarray(guesses.rewards(g, 0.0)), np.asarray(guesses.rewards(g, 1.0))
+    assert plain[:3] == pytest.approx([0.8, 0.8, -0.8], abs=0.1) and abs(plain[3]) < 0.4
+    spread = hopeful - plain
+    assert spread[0] == 0 and spread[1] < 0.25 and spread[3] > 0.4  # what is known needs no hope

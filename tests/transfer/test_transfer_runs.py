@@ -55,6 +55,12 @@ def test_an_agent_without_knowledge_runs_too(given, tmp_path):
     assert len(rows) == 6 and all(np.isfinite(row["reward"]) for row in rows)
 
 
+def test_an_agent_without_memory_of_steps_keeps_its_numbers_of_states(given, tmp_path):
+    rows = run_arm("known-no-memory", given[:, :2], TRIALS, tmp_path, steps=STEPS, say=lambda text: None)
+    first, last = ([row["states"] for row in rows if row["task"] == task] for task in (1, 2))
+    assert all(after >= before > 100 for before, after in zip(first, last, strict=True))
+
+
 def test_another_experiment_in_the_same_folder_is_refused(straight, given):
     with pytest.raises(UserError, match="other tasks, trials or settings"):
         run_arm("known", given + 1, TRIALS, straight[0], steps=STEPS)
@@ -120,7 +126,7 @@ def test_tasks_from_a_file(tmp_path):
 
 
 def test_settings_are_checked():
-    with pytest.raises(UserError, match="the first must divide the second"):
+    with pytest.raises(UserError, match="the first must divide 1000, and that the second"):
         TransferConfig(steps=150)
     with pytest.raises(UserError, match="epsilon"):
         TransferConfig(epsilon=2.0)

@@ -17,6 +17,7 @@ OWNERS = (
     *("safedqn", "ppo-lag", "trpo-pid"),
 )
 LATER = ("rungs", "summary", "figures")
+ON_REQUEST = ("readings",)
 TIMES = (
     "--quick takes about 5 minutes on two cores, --full takes days. On one NVIDIA H200, --full trains all agents in a "
     "quarter of an hour; the part 'rungs' then needs about two minutes of one CPU core for each of its 60 agents"
@@ -25,7 +26,10 @@ PARTS_HELP = (
     "Run only these parts: one training such as safedsr-cut-before, all trainings of one agent, all trainings of one "
     f"kind ({', '.join(KINDS)}), "
 )
-Parts = Annotated[tuple[str, ...], tyro.conf.arg(help=PARTS_HELP + f"or {', '.join(LATER)}.")]
+Parts = Annotated[
+    tuple[str, ...],
+    tyro.conf.arg(help=PARTS_HELP + f"{', '.join(LATER)}, or readings (other readings of the paper, only if named)."),
+]
 
 
 def adaptation_command(args: list[str]) -> None:
@@ -62,7 +66,7 @@ def adaptation(
         print(NOT_COMPARABLE)
     if wanted.stages:
         _train(wanted, scale, out)
-    for name in LATER:
+    for name in (*LATER, *ON_REQUEST):
         if name in wanted.later:
             STEPS[name](scale, out)
     if quick:
@@ -77,16 +81,16 @@ class Wanted(NamedTuple):
 
 
 def choose(parts: Sequence[str]) -> Wanted:
-    """The given parts; all parts if none is given."""
+    """The given parts; all parts but other readings if none is given."""
     known = {*KINDS, *OWNERS, *(f"{owner}-{kind}" for owner in OWNERS for kind in KINDS)}
     for part in parts:
-        if part not in known and part not in LATER:
+        if part not in {*known, *STEPS}:
             from safedsr.errors import unknown
 
-            raise unknown("part", part, (*known, *LATER))
+            raise unknown("part", part, (*known, *STEPS))
     if not parts:
         return Wanted(KINDS, LATER)
-    return Wanted(tuple(part for part in parts if part in known), tuple(part for part in parts if part in LATER))
+    return Wanted(tuple(part for part in parts if part in known), tuple(part for part in parts if part in STEPS))
 
 
 def _train(wanted: Wanted, scale: Any, out: Path) -> None:
@@ -137,4 +141,22 @@ def _figures(scale: Any, out: Path) -> None:
         print(f"{path}  {title}")
 
 
-STEPS: dict[str, Callable[[Any, Path], None]] = {"rungs": _rungs, "summary": _summary, "figures": _figures}
+def _readings(scale: Any, out: Path) -> None:
+    from safedsr.cli.display import jobs_bar
+    from safedsr.engine.lanes import use_cores
+    from safedsr.paper.adaptation_readings import reading_stages, write_readings
+    from safedsr.paper.adaptation_runs import run_stages
+
+    every, folder = reading_stages(scale), out / "readings"
+    use_cores(max(stage.job.lanes for stage in every))
+    with jobs_bar("readings") as show:
+        run_stages(every, every, folder, show)
+    print(f"summary: {write_readings(folder, folder / 'summary', scale)}")
+
+
+STEPS: dict[str, Callable[[Any, Path], None]] = {
+    "rungs": _rungs,
+    "summary": _summary,
+    "figures": _figures,
+    "readings": _readings,
+}

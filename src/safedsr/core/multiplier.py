@@ -23,7 +23,7 @@ class Multiplier(NamedTuple):
     lam: Array  # [J]
     integral: Array  # [J]
     error: Array  # [J] smoothed cost - aim
-    level: Array  # [J] smoothed cost
+    level: Array  # [J] smoothed cost; under the share rule, of costs up to 1
     begun: Array  # [] bool, false while λ waits for the first goal
     episodes: Array  # [] int32, episodes that updated λ; this and the next four under the share rule alone
     over: Array  # [J] smoothed share of episodes above `aim`
@@ -46,7 +46,8 @@ Update = Callable[[Multiplier, Ended, MultiplierConfig], Multiplier]
 LEAST_AIM = 0.1  # the mean rule divides by at least this
 LEAST, MOST = 2.0**-8, 2.0**8  # limits of λ under the share rule, whatever the problem needs
 WINDOW, LONG_WINDOW = 50, 200  # episodes over which the share rule averages costs, and rates of success
-HARD = 0.1  # share of episodes above `aim` from which the share rule compares two λ
+TINY = 1e-6
+HARD = 0.15  # share of episodes above `aim` from which the share rule compares two λ
 OFTEN = 0.3  # share of episodes above `aim`, or without success, from which λ changes whatever the comparison says
 
 
@@ -109,32 +110,48 @@ def mean(m: Multiplier, e: Ended, config: MultiplierConfig) -> Multiplier:
 
 
 def share(m: Multiplier, e: Ended, config: MultiplierConfig) -> Multiplier:
-    """Like `chance`, but λ changes by a factor; where a budget is hard to keep, λ follows the safe successes instead.
+    """Like `chance`, but λ changes by a factor; where there are goals, it stops rising if the budget cannot be kept.
 
-    A budget may be out of reach, for example because of random actions; an ever larger λ would then keep the agent from
-    the goal. So, as long as more than a tenth of the episodes is above the budget, episodes have in turn a λ that is a
-    little larger and a little smaller (`acting`), and λ moves to the side with more safe successes per step. Where there
-    is hardly anything to compare, successes that are above the budget raise λ, and failures lower it.
+    A budget may be out of reach because of random actions; an ever larger λ would then keep the agent from the goal.
+    So λ times the mean cost of episodes is at most `penalty_most`, where costs above 1 count as 0: as long as most
+    episodes are above the budget, or cheap, λ may rise. Costs are in their units, in which the budget is at most 1.
+    With `tilt`, λ follows the safe successes instead as long as many episodes are above the budget (`_compared`).
     """
     above = (e.cost > e.aim).astype(jnp.float32)
-    over = m.over + (above - m.over) / WINDOW
-    failed = m.failed + (1 - jnp.float32(e.success) - m.failed) / WINDOW
-    safe = jnp.float32(e.success) * (1 - above.max(initial=0.0))
-    new = 1 / jnp.minimum(m.episodes + 1.0, LONG_WINDOW)
-    rise = above - config.chance
+    level = m.level + (jnp.where(e.cost <= 1, e.cost, 0.0) - m.level) / WINDOW
+    most = jnp.full_like(m.lam, MOST)
+    if e.goals and config.lam_most is not None:
+        most = jnp.full_like(m.lam, config.lam_most)
+    elif e.goals and config.penalty_most is not None:
+        most = jnp.clip(config.penalty_most / jnp.maximum(level, TINY), LEAST, MOST)
+    rise, after = above - config.chance, m._replace(level=level)
     if compares(config, goals=e.goals):
-        gain = jnp.clip(safe - m.safe / jnp.maximum(m.length, 1.0) * e.steps, -2.0, 1.0)
-        push = jnp.where(e.success, relu(over - OFTEN), -1.0 * (failed > OFTEN))
-        rise = jnp.where(m.over > HARD, _sides(m) * gain + push, rise)
-    most = config.lam_most if e.goals and config.lam_most is not None else MOST
-    return m._replace(
-        lam=jnp.clip(jnp.exp(config.lam_step * rise) * jnp.maximum(m.lam, LEAST), LEAST, most),
+        hard = m.over > HARD
+        compared, after = _compared(after, e, above)
+        rise, most = jnp.where(hard, compared, rise), jnp.where(hard, MOST, most)
+    return after._replace(lam=jnp.clip(jnp.exp(config.lam_step * rise) * jnp.maximum(m.lam, LEAST), LEAST, most))
+
+
+def _compared(m: Multiplier, e: Ended, above: Array) -> tuple[Array, Multiplier]:
+    """How far log λ is to rise [J], in units of its step, by a comparison of two λ; and the averages it is based on.
+
+    Episodes have in turn a λ that is a little larger and a little smaller (`acting`), and λ moves to the side with more
+    safe successes per step. Where there is hardly anything to compare, successes above the budget raise λ, and failures
+    lower it.
+    """
+    success = jnp.float32(e.success)
+    over, failed = m.over + (above - m.over) / WINDOW, m.failed + (1 - success - m.failed) / WINDOW
+    safe, new = success * (1 - above.max(initial=0.0)), 1 / jnp.minimum(m.episodes + 1.0, LONG_WINDOW)
+    gain = jnp.clip(safe - m.safe / jnp.maximum(m.length, 1.0) * e.steps, -2.0, 1.0)
+    push = jnp.where(e.success, relu(over - OFTEN), -1.0 * (failed > OFTEN))
+    after = m._replace(
         episodes=m.episodes + 1,
         over=over,
         failed=failed,
         safe=m.safe + new * (safe - m.safe),
         length=m.length + new * (e.steps - m.length),
     )
+    return _sides(m) * gain + push, after
 
 
 class Pid(NamedTuple):

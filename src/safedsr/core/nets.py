@@ -64,11 +64,6 @@ def weight_matrix(shape: tuple[int, ...], *, key: Array) -> Array:
     return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
 
 
-def unit(x: Array) -> Array:
-    """A vector scaled to length 1."""
-    return x * inverse_length(x)
-
-
 def inverse_length(x: Array) -> Array:
     """The factor that scales a vector to length 1."""
     return jax.lax.rsqrt(jnp.maximum(jnp.sum(x * x), 1e-24))

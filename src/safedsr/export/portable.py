@@ -120,7 +120,8 @@ def _successor(to: Writer, net: DsrPolicy, spec: Spec) -> None:
     if others:
         to.add("relu")
         to.layers(others)
-    to.add("unit")
+    if net.phi.unit_length:
+        to.add("unit")
     to.layers(net.successor)
 
 

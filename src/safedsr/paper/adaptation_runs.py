@@ -36,6 +36,7 @@ class Stage(NamedTuple):
     first_step: int = 0
     base: str | None = None  # the folder from whose final state it continues, with new costs
     updates: int = 0  # of phase 2.5
+    share: float | None = None  # of its batches from all past experiences; as in training if not given
     learning: int | None = None  # steps with learning; all steps if not given
 
     @property
@@ -141,7 +142,7 @@ def finish(stage: Stage, base: Stage | None, out: Path, show: Show) -> None:
         if base is None:
             return program.init(), 0
         nonlocal change_seconds
-        state, change_seconds = changed_state(program, base, out / base.name, stage.updates)
+        state, change_seconds = changed_state(program, base, out / base.name, stage)
         return state, stage.first_step
 
     try:
@@ -162,14 +163,14 @@ def _saved(program: Program, writer: runs.RunWriter) -> tuple[PyTree, int] | Non
     return found and (from_arrays(program.state_shape(), found[0], f"the checkpoint in {writer.path}"), found[1])
 
 
-def changed_state(program: Program, base: Stage, folder: Path, updates: int) -> tuple[PyTree, float]:
+def changed_state(program: Program, base: Stage, folder: Path, stage: Stage) -> tuple[PyTree, float]:
     """The final state of a base, with one task for each change, after phase 2.5; also the seconds of that phase."""
     arrays = runs.load_checkpoint(folder)
     state = from_arrays(Program(base.job).state_shape(), arrays, f"the checkpoint in {folder}")
     state = take_lanes(state, plan.LANES)
     if not isinstance(state.agent, State):  # an on-policy baseline has no replay memory
         return state, 0.0
-    return change_costs(program, state, updates)
+    return change_costs(program, state, stage.updates, stage.share)
 
 
 def _note(folder: Path, stage: Stage, clock: Stopwatch, change_seconds: float) -> None:

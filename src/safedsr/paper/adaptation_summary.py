@@ -91,9 +91,9 @@ def multipliers(curves: storage.Columns, lane: int) -> Iterator[tuple[tuple[int,
         yield (seed, step), lam
 
 
-def timelines(out: Path, variant: str) -> list[Timeline]:
-    """The changes of a variant, in the order of the plan."""
-    before, after = (load_run(out / f"safedsr-{variant}-{kind}") for kind in ("before", "after"))
+def timelines(out: Path, variant: str, trained: str | None = None) -> list[Timeline]:
+    """The changes of a variant, in the order of the plan; its agents may have been `trained` as another one."""
+    before, after = (load_run(out / f"safedsr-{name}") for name in (f"{trained or variant}-before", f"{variant}-after"))
     return [make_timeline(before, after, change) for change in range(len(plan.CHANGES))]
 
 

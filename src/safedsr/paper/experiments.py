@@ -34,7 +34,7 @@ class RunGroup(NamedTuple):
 
 
 PLUS = "safedsr-plus"
-FRESH = 110  # the first of ten seeds that had no part in any choice of SafeDSR-plus
+FRESH = 50  # the first of ten seeds that had no part in any choice of SafeDSR-plus
 # The same problem in other units (costs, budget, rewards), and problems with shifted rewards.
 UNITS: dict[str, dict[str, Any]] = {
     "costs-tenth": {"costs": ("0.1*diamond",), "budget": "0.5"},
@@ -55,8 +55,8 @@ MATCHED: dict[str, Any] = {
     "lam_start": 0.25,
     "after_goal": True,
     "lam_step": 0.02,
-    "chance": 0.03,
-    "tilt": 0.2,
+    "chance": 0.02,
+    "penalty_most": 0.2,
     "train_every": 10,
     "update_steps": 2,
     "batch_size": 256,
@@ -79,10 +79,31 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     # Eq. (16) with the paper's step size, which is 0.001 in the units of the grid: rewards of 1 and budgets of 5.
     "paper-penalty": {"rule": "proportional", "lam_start": 0.0, "after_goal": False, "lam_lr": 0.025},
 }
-# Costs besides the diamond; the last three have a finer raster than the walls.
-PLUS_COSTS = ("none", "square", "small-diamond", "inverse-diamond", "offset-diamond", "discs", "stripes")
 _PLUS: dict[str, Any] = {"algorithms": (PLUS,), "first_seed": FRESH, "preset": None}
 _DIAMOND: dict[str, Any] = {"costs": ("diamond",), **_PLUS}
+
+
+# Readings of SafeDSR that the paper's text allows, or that its code may have had. "cut" is Alg. 2.
+READINGS: dict[str, dict[str, Any]] = {
+    "restart-goal": {"settings": {"terminal": "restart-goal"}},
+    "restart-goal-bias": {"settings": {"terminal": "restart-goal", "weight_bias": True}},
+    "bias": {"settings": {"weight_bias": True}},
+    "restart-goal-no-unit-length": {"settings": {"terminal": "restart-goal", "unit_length": False}},
+    "no-unit-length": {"settings": {"unit_length": False}},
+    "equal-losses": {"settings": {"beta_r": 1.0, "beta_c": 1.0, "beta_g": 1.0}},  # as in the figure of the update
+    "restart-goal-equal-losses": {
+        "settings": {"terminal": "restart-goal", "beta_r": 1.0, "beta_c": 1.0, "beta_g": 1.0}
+    },
+    "absorb-bias": {"settings": {"terminal": "absorb", "weight_bias": True}},
+    "cut-all": {"settings": {"terminal": "cut-all"}},
+    "restart": {"settings": {"terminal": "restart"}},
+    "no-target-features": {"settings": {"target_features": False}},
+    "slow-target": {"settings": {"sync_every": 5_000}},  # k_sync counted in rounds of updates
+    "uniform-batches": {"settings": {"biased_share": 0.0}},
+    "no-step-reward": {"grid": {"step_reward": 0.0}},
+    "sign-rewards": {"grid": {"step_reward": -1.0, "goal_reward": 2.0}},
+    "never-penalised": {"costs": ("diamond",), "budget": "1000000"},  # φ learns the costs, and λ stays 0
+}
 
 
 EXPERIMENTS: dict[str, tuple[RunGroup, ...]] = {
@@ -102,9 +123,10 @@ EXPERIMENTS: dict[str, tuple[RunGroup, ...]] = {
             "absorb-no-delay", ("safedsr",), costs=("diamond",), settings={"terminal": "absorb", "penalty_start": 0}
         ),
     ),
+    "readings": tuple(RunGroup(name, ("safedsr",), seeds=5, **how) for name, how in READINGS.items()),
     "plus": (  # SafeDSR-plus, which is not in the paper
-        RunGroup("", **_DIAMOND),
-        *(RunGroup(costs, costs=(costs,), **_PLUS) for costs in PLUS_COSTS),
+        RunGroup("", costs=("none", "diamond", "square", "small-diamond", "inverse-diamond"), **_PLUS),
+        RunGroup("fine", costs=("offset-diamond", "discs", "stripes"), **_PLUS),
         RunGroup("two-costs", layouts=("three-rooms",), costs=("diamond,square",), budget="5,10", **_PLUS),
         RunGroup("four-rooms", layouts=("rooms-4",), **_DIAMOND),
         RunGroup("four-rooms-bonus", layouts=("rooms-4",), settings={"bonus": 0.05}, **_DIAMOND),
@@ -122,10 +144,12 @@ TIMES = {
     "plus": "--quick about 8 minutes on two cores; --full an hour on an NVIDIA H200, seven hours on two cores (both "
     "estimated)",
     "extras": "--quick about 10 minutes on two cores; --full an hour on an NVIDIA H200, two days on two cores",
+    "readings": "--quick about 10 minutes on two cores; --full half an hour on an NVIDIA H200, two days on two cores "
+    "(estimated)",
 }
 
 SHORTENING = 50  # --quick divides environment steps, and the settings that count them, by this
-COUNTS_STEPS = ("decay_steps", "penalty_start")
+COUNTS_STEPS = ("decay_steps", "penalty_start", "sync_every")
 _QUICK_VALUE_BASED = {"epsilon_from": 400, "epsilon_to": 2_000, "penalty_start": 2_000, "train_start": 500}
 QUICK_SETTINGS: dict[str, dict[str, Any]] = {
     **{algorithm: {"steps_per_epoch": 2_000, "decay_steps": 10_000} for algorithm in ON_POLICY},

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from safedsr.core.config import MultiplierConfig
 from safedsr.validation import check_fields, require
 
+PART = 1000  # steps between two counts in the report of a task
+
 
 @dataclass(frozen=True)
 class TransferConfig:
@@ -36,6 +38,10 @@ class TransferConfig:
     """Passes over the whole memory in a round of learning."""
     recent: int = 10
     """Passes over the states of the last steps in a round of learning, before those over the whole memory."""
+    foresee: bool = True
+    """Targets count the share ε of random actions that follow; if not, they are those of the greedy policy."""
+    remember: bool = True
+    """Steps of earlier tasks are kept; if not, only M and the stored policies are."""
     rehearse: int = 60
     """Passes over the memory at the start of a task, before its first step."""
     library: int = 6
@@ -44,6 +50,10 @@ class TransferConfig:
     """A policy is stored if its actions differ from those of all stored ones in at least this share of states."""
     review: int = 4
     """Passes over the memory for each stored policy at the start of a task."""
+    refresh: int = 1
+    """How often in a task, at its start and then every 1 000 steps, new states get the mean of their cell anew."""
+    settle: int = 60
+    """Passes over the memory, for ε = 0 and without any worth of what is new, before an episode at ε = 0."""
     bonus: float = 0.1
     """Worth of an action that was never tried in a cell."""
     curiosity: float = 0.5
@@ -54,10 +64,13 @@ class TransferConfig:
         check_fields(self)
         for name in ("epsilon", "distinct", "chance"):
             require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "give a share between 0 and 1")
-        for name in ("library", "review", "rehearse", "sweeps", "recent", "bonus", "curiosity", "lam_step"):
+        passes = ("review", "rehearse", "settle", "sweeps", "recent")
+        for name in (*passes, "library", "refresh", "bonus", "curiosity", "lam_step"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "give at least 0")
-        fits = self.learn_every >= 1 and self.steps % self.learn_every == 0
-        require(fits, "learn_every, steps", (self.learn_every, self.steps), "the first must divide the second")
+        part = min(self.steps, PART)
+        fits = self.learn_every >= 1 and part % self.learn_every == 0 and self.steps % part == 0
+        advice = f"the first must divide {PART}, and that the second"
+        require(fits, "learn_every, steps", (self.learn_every, self.steps), advice)
 
     @property
     def multiplier(self) -> MultiplierConfig:

@@ -1,4 +1,8 @@
-"""What an agent without knowledge of a task has observed about rewards and costs of each code."""
+"""What an agent without knowledge of a task has observed about rewards and costs of each code.
+
+A code that was not met in this task yet is guessed from another one that was: from its best predictor in earlier tasks.
+So an agent finds out which shapes are of one kind.
+"""
 
 from typing import NamedTuple
 
@@ -6,22 +10,26 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+DOUBT = 2.0  # tasks without any correlation that are added to those in which two codes were met
+
 
 class Guess(NamedTuple):
-    """Sums over this task, and over tasks."""
+    """Sums over this task, and over tasks; in a pair i, j only tasks count in which both codes were met."""
 
     reward: Array  # [codes] sum of rewards in this task
     seen: Array  # [codes] steps in this task
     cost: Array  # [codes] sum of costs in all tasks
     ever: Array  # [codes] steps in all tasks
-    tasks: Array  # [codes] earlier tasks in which the code was met
-    total: Array  # [codes] sum of its mean rewards in them
-    square: Array  # [codes] sum of their squares
+    tasks: Array  # [codes, codes] number of earlier tasks
+    total: Array  # [codes, codes] sum of mean rewards of i
+    square: Array  # [codes, codes] sum of their squares
+    product: Array  # [codes, codes] sum of products of mean rewards of i and j
 
 
 def init(codes: int) -> Guess:
     """Before the first step."""
-    return Guess(*[jnp.zeros(codes)] * len(Guess._fields))
+    one, pair = jnp.zeros(codes), jnp.zeros((codes, codes))
+    return Guess(one, one, one, one, pair, pair, pair, pair)
 
 
 def push(g: Guess, codes: Array, rewards: Array, costs: Array) -> Guess:
@@ -35,19 +43,34 @@ def push(g: Guess, codes: Array, rewards: Array, costs: Array) -> Guess:
 
 def next_task(g: Guess) -> Guess:
     """At the start of another task: the mean of this one is one more sample for each code that was met."""
-    met = (g.seen > 0).astype(jnp.float32)
-    mean, zero = g.reward / jnp.maximum(g.seen, 1), jnp.zeros_like(g.seen)
+    met, mean = (g.seen > 0).astype(jnp.float32), _mean(g)
+    zero = jnp.minimum(g.seen, 0.0)  # zeros; as a constant they would make compiling slow
     return g._replace(
-        reward=zero, seen=zero, tasks=g.tasks + met, total=g.total + met * mean, square=g.square + met * mean**2
+        reward=zero,
+        seen=zero,
+        tasks=g.tasks + jnp.outer(met, met),
+        total=g.total + jnp.outer(mean, met),
+        square=g.square + jnp.outer(mean**2, met),
+        product=g.product + jnp.outer(mean, mean),
     )
 
 
 def rewards(g: Guess, curiosity: float) -> Array:
     """The reward of each code: its mean in this task, or, as long as it was not met, a hopeful value."""
-    tasks = jnp.maximum(g.tasks, 1)
-    mean = g.total / tasks
-    spread = jnp.sqrt(jnp.maximum(g.square / tasks - mean**2, 0.0))
-    return jnp.where(g.seen > 0, g.reward / jnp.maximum(g.seen, 1), mean + curiosity * spread)
+    count = jnp.maximum(g.tasks, 1.0)
+    mean = g.total / count  # of i, in tasks in which j was met
+    spread = jnp.sqrt(jnp.maximum(g.square / count - mean**2, 0.0))
+    both = spread * spread.T
+    shared = (g.product / count - mean * mean.T) * g.tasks / (g.tasks + DOUBT)
+    related = jnp.where(both > 0, shared / jnp.maximum(both, 1e-12), 0.0)  # correlation, shrunk
+    related = jnp.where(g.seen > 0, related, 0.0)  # [i, j], 0 where j was not met in this task
+    best = jnp.argmax(jnp.abs(related), 1)
+    told, at = jnp.max(jnp.abs(related), 1) > 0, jnp.arange(len(best))
+    rho, ratio = related[at, best], spread[at, best] / jnp.maximum(spread.T[at, best], 1e-12)
+    linear = mean[at, best] + rho * ratio * (_mean(g)[best] - mean.T[at, best])
+    expected = jnp.where(told, linear, jnp.diagonal(mean))
+    unsure = jnp.diagonal(spread) * jnp.sqrt(jnp.maximum(1.0 - rho**2, 0.0))
+    return jnp.where(g.seen > 0, _mean(g), expected + curiosity * unsure)
 
 
 def costs(g: Guess) -> Array:
@@ -57,4 +80,9 @@ def costs(g: Guess) -> Array:
 
 def matters(g: Guess) -> Array:
     """Which codes ever had a reward or a cost."""
-    return (g.square + g.reward**2 + g.cost) > 0
+    return (jnp.diagonal(g.square) + g.reward**2 + g.cost) > 0
+
+
+def _mean(g: Guess) -> Array:
+    """The mean reward of each code in this task."""
+    return g.reward / jnp.maximum(g.seen, 1)

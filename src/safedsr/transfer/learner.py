@@ -7,7 +7,6 @@ and learns from its memory.
 """
 
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,128 +15,61 @@ from jax import Array
 
 from safedsr.core import multiplier
 from safedsr.core.exploration import epsilon_greedy
-from safedsr.core.multiplier import Ended, Multiplier
+from safedsr.core.multiplier import Ended
 from safedsr.envs import episode as episodes
-from safedsr.envs.environment import Environment
 from safedsr.envs.episode import Episode
 from safedsr.transfer import guess as guesses
 from safedsr.transfer import library as libraries
 from safedsr.transfer import memory as memories
 from safedsr.transfer import tables
-from safedsr.transfer.config import TransferConfig
-from safedsr.transfer.guess import Guess
-from safedsr.transfer.library import Library
+from safedsr.transfer.config import PART
 from safedsr.transfer.memory import NONE, Memory
-from safedsr.transfer.rooms import Rooms
+from safedsr.transfer.rooms import Weights
+from safedsr.transfer.tables import Plan
+from safedsr.transfer.traveller import Report, Tools, Traveller, Walk, direction, features_of, init, plan_of
 from safedsr.types import PyTree
 
+REFUSED = -10.0  # worth of an action that was never tried, where nothing is to be explored
 TIE = 1e-6  # equal scores are ordered at random
 UNROLLED = 10  # steps of a loop on an accelerator, where each iteration launches its own kernels
-EVERY = 1000  # steps between two counts in the report of a task
-
-
-class Traveller(NamedTuple):
-    """The agent of one trial."""
-
-    key: Array
-    multiplier: Multiplier
-    table: Array  # [n, A, d] M
-    usual: Array  # [cells, A, d] M of a cell, for states and actions that are new
-    memory: Memory
-    guess: Guess
-    library: Library
-
-
-class Walk(NamedTuple):
-    """What changes with every step."""
-
-    multiplier: Multiplier
-    memory: Memory
-    episode: Episode
-    state: Array  # [] number of the present state
-    first: Array  # [] number of the state in which episodes begin
-
-
-class Report(NamedTuple):
-    """What happened in one task."""
-
-    reward: Array  # [steps / 1000] sum of rewards in each 1 000 steps
-    traps: Array  # [steps / 1000]
-    episodes: Array  # [] that ended
-    goals: Array  # []
-    greedy_reward: Array  # [] of one episode without random actions after the task
-    greedy_traps: Array  # []
-    greedy_goal: Array  # []
-    greedy_steps: Array  # []
-    lam: Array  # []
-    states: Array  # [] in the memory
-    lost: Array  # [] steps into states for which the memory had no room
-    stored: Array  # [] policies in the library
-    borrowed: Array  # [] share of the known states' actions whose M came from the library at the start of the task
-
-
-class Tools(NamedTuple):
-    """Static arguments of the compiled functions."""
-
-    config: TransferConfig
-    environment: Environment
-    rooms: Rooms
-
-    @property
-    def plan(self) -> tuple[float, float]:
-        """γ and ε."""
-        return self.config.gamma, self.config.epsilon
-
-
-def init(key: Array, tools: Tools) -> Traveller:
-    """The agent before its first task."""
-    config, actions = tools.config, tools.environment.spec.actions
-    features = tools.rooms.features + 1  # and novelty
-    table = jnp.zeros((config.states, actions, features))
-    novel = jax.nn.one_hot(features - 1, features)
-    return Traveller(
-        key=key,
-        multiplier=multiplier.init(1, config.multiplier),
-        table=table,
-        usual=jnp.broadcast_to(novel, (tools.rooms.cells, actions, features)),
-        memory=memories.empty(config.states, actions),
-        guess=guesses.init(tools.rooms.codes),
-        library=libraries.empty(config.library, table),
-    )
-
-
-def direction(s: Traveller, params: PyTree, lam: Array, tools: Tools) -> Array:
-    """w_r - λ·w_c of all features, with the worth of novelty last."""
-    weights = tools.rooms.weights(s.guess, params)
-    return jnp.append(weights.w_r - lam[0] * weights.w_c, tools.config.bonus)
-
-
-def features_of(s: Traveller, tools: Tools) -> Array:
-    """The features of each code, [codes, d]; none of them is novel."""
-    return jnp.pad(tools.rooms.features_of(s.guess), ((0, 0), (0, 1)))
 
 
 def begin(s: Traveller, params: PyTree, before: PyTree, tools: Tools) -> tuple[Traveller, Array]:
     """The start of a task: store the policy, set the weights, take the best of all policies, learn from memory."""
-    config, lam, m = tools.config, s.multiplier.lam, s.memory
-    features, borrowed = features_of(s, tools), jnp.zeros(())
-    old = direction(s, before, lam, tools)
+    config, lam, borrowed = tools.config, s.multiplier.lam, jnp.zeros(())
+    plan = plan_of(s, direction(s, before, lam, tools), tools)  # features are those at the end of the last task
+    if not config.remember:
+        s = refresh(s, tools)
+        s = s._replace(memory=memories.forget(s.memory))
+        plan = plan._replace(memory=s.memory)
     s = s._replace(guess=guesses.next_task(s.guess))
     new = direction(s, params, lam, tools)
     if config.library:
-        offered = libraries.offer(s.library, s.table, old, m, config.distinct)
-        library = jax.tree.map(lambda new, old: jnp.where(m.count > 0, new, old), offered, s.library)
+        s, borrowed = consult(s, plan, new, tools)
+    if config.remember:
+        s = s._replace(table=tables.sweeps(config.rehearse, s.table, plan._replace(direction=new)))
+    return s, borrowed
 
-        def review(table: Array, own: Array) -> Array:
-            return tables.sweeps(config.review, table, m, features, own, s.usual, tools.plan)
 
-        library = library._replace(tables=jax.vmap(review)(library.tables, library.directions))
-        table, better = libraries.best_of(library, s.table, new)
-        known = memories.filled(m)[:, None]
-        borrowed = (better & known).sum() / jnp.maximum(4 * m.count, 1)
-        s = s._replace(library=library, table=jnp.where(known[..., None], table, s.table))
-    table = tables.sweeps(config.rehearse, s.table, m, features, new, s.usual, tools.plan)
-    return s._replace(table=table, usual=tables.mean_of_cells(table, m, tools.rooms.cells)), borrowed
+def refresh(s: Traveller, tools: Tools) -> Traveller:
+    """States that are new start with the mean of their cell, as M is by now."""
+    return s._replace(usual=tables.mean_of_cells(s.table, s.memory, tools.rooms.cells))
+
+
+def consult(s: Traveller, plan: Plan, new: Array, tools: Tools) -> tuple[Traveller, Array]:
+    """Offer the policy to the library, review the stored ones, and take the best of all; also the share taken."""
+    config, m = tools.config, s.memory
+    offered = libraries.offer(s.library, s.table, plan.direction, m, config.distinct)
+    library = jax.tree.map(lambda new, old: jnp.where(m.count > 0, new, old), offered, s.library)
+
+    def review(table: Array, own: Array) -> Array:
+        return tables.sweeps(config.review, table, plan._replace(direction=own))
+
+    library = library._replace(tables=jax.vmap(review)(library.tables, library.directions))
+    table, better = libraries.best_of(library, s.table, new)
+    known = memories.filled(m)[:, None]
+    borrowed = (better & known).sum() / jnp.maximum(4 * m.count, 1)
+    return s._replace(library=library, table=jnp.where(known[..., None], table, s.table)), borrowed
 
 
 def scores(s: Traveller, walk: Walk, aim: Array, tools: Tools) -> Array:
@@ -156,10 +88,11 @@ def start(before: Memory, params: PyTree, key: Array, tools: Tools) -> tuple[Mem
     return m, episode, state
 
 
-def advance(s: Traveller, walk: Walk, luck: Array, params: PyTree, tools: Tools) -> tuple[Walk, tuple[Array, ...]]:
+def advance(
+    s: Traveller, walk: Walk, luck: Array, params: PyTree, weights: Weights, tools: Tools
+) -> tuple[Walk, tuple[Array, ...]]:
     """One step; also reward, cost, end and goal to be counted, and the state, code, reward and cost to learn from."""
     config, environment, rooms = tools
-    weights = rooms.weights(s.guess, params)
     aim = jnp.append(weights.w_r - walk.multiplier.lam[0] * weights.w_c, config.bonus)
     tied = scores(s, walk, aim, tools) + TIE * luck[2:]
     action = epsilon_greedy(luck[:2], jnp.argmax(tied), config.epsilon, environment.spec.actions)
@@ -183,16 +116,9 @@ def advance(s: Traveller, walk: Walk, luck: Array, params: PyTree, tools: Tools)
 
 def learn(s: Traveller, visited: Array, params: PyTree, tools: Tools) -> Traveller:
     """Passes over the states of the last steps, then over the whole memory."""
-    config, m = tools.config, s.memory
-    features, aim = features_of(s, tools), direction(s, params, s.multiplier.lam, tools)
-    at = jnp.where(visited == NONE, len(s.table), visited)
-
-    def again(_: Array, table: Array) -> Array:
-        new = tables.backup(table, m, jnp.maximum(visited, 0), features, aim, s.usual, tools.plan)
-        return table.at[at].set(new, mode="drop")
-
-    table = jax.lax.fori_loop(0, config.recent, again, s.table)
-    return s._replace(table=tables.sweeps(config.sweeps, table, m, features, aim, s.usual, tools.plan))
+    plan = plan_of(s, direction(s, params, s.multiplier.lam, tools), tools)
+    both = tables.revisit(tools.config.recent, s.table, tables.all_onward(s.table, plan), visited, plan)
+    return s._replace(table=jax.lax.fori_loop(0, tools.config.sweeps, lambda _, b: tables.sweep(*b, plan), both)[0])
 
 
 def round_of(carry: tuple[Traveller, Walk], _: None, params: PyTree, tools: Tools):
@@ -202,8 +128,9 @@ def round_of(carry: tuple[Traveller, Walk], _: None, params: PyTree, tools: Tool
     key, luck_key = jax.random.split(s.key)
     luck = jax.random.uniform(luck_key, (config.learn_every, 2 + tools.environment.spec.actions))
     old, unroll = s.memory.count, 1 if jax.default_backend() == "cpu" else UNROLLED
+    weights = tools.rooms.weights(s.guess, params, config.curiosity)
     walk, (counts, visited, codes, rewards, costs) = jax.lax.scan(
-        lambda walk, luck: advance(s, walk, luck, params, tools), walk, luck, unroll=unroll
+        lambda walk, luck: advance(s, walk, luck, params, weights, tools), walk, luck, unroll=unroll
     )
     m = walk.memory
     fresh = old + jnp.arange(config.learn_every + 1)  # at most one new state a step, and the first of all
@@ -214,12 +141,35 @@ def round_of(carry: tuple[Traveller, Walk], _: None, params: PyTree, tools: Tool
     return (learn(s, visited, params, tools), walk), counts.sum(0)
 
 
+def settle(s: Traveller, params: PyTree, tools: Tools) -> tuple[Traveller, Array]:
+    """The agent as it acts where there are no random actions and nothing is to be explored, and its direction.
+
+    It learns from its memory for ε = 0, with rewards as they are on average, and keeps to actions that it has tried.
+    """
+    config = tools.config
+    weights = tools.rooms.weights(s.guess, params, 0.0)
+    aim = jnp.append(weights.w_r - s.multiplier.lam[0] * weights.w_c, REFUSED)
+    usual = jnp.broadcast_to(tables.novel(len(aim)), s.usual.shape)
+    plan = Plan(s.memory, features_of(s, tools), aim, usual, config.gamma, 0.0)
+    return s._replace(table=tables.sweeps(config.settle, s.table, plan), usual=usual), aim
+
+
+def part_of(carry: tuple[Traveller, Walk], part: Array, params: PyTree, tools: Tools):
+    """Some rounds, the steps of one entry of a report."""
+    (s, walk), config = carry, tools.config
+    if config.remember:
+        s = jax.lax.cond(part < config.refresh, partial(refresh, tools=tools), lambda s: s, s)
+    rounds = max(min(PART, config.steps) // config.learn_every, 1)
+    carry, counts = jax.lax.scan(partial(round_of, params=params, tools=tools), (s, walk), length=rounds)
+    return carry, counts.sum(0)
+
+
 def greedy_episode(s: Traveller, params: PyTree, tools: Tools) -> Array:
     """Return, cost, success and length of one episode without random actions; nothing is learnt or stored."""
     limit = tools.environment.spec.time_limit
     assert limit
+    s, aim = settle(s, params, tools)
     m, episode, state = start(s.memory, params, s.key, tools)
-    aim = direction(s, params, s.multiplier.lam, tools)
 
     def one(carry: tuple[Memory, Episode, Array, Array], _: None):
         m, episode, state, alive = carry
@@ -239,17 +189,15 @@ def run_task(s: Traveller, params: PyTree, before: PyTree, tools: Tools) -> tupl
     s, borrowed = begin(s, params, before, tools)
     m, episode, state = start(s.memory._replace(lost=jnp.zeros_like(s.memory.lost)), params, s.key, tools)
     walk = Walk(s.multiplier, m, episode, state, state)
-    (s, _), counts = jax.lax.scan(
-        partial(round_of, params=params, tools=tools), (s, walk), length=config.steps // config.learn_every
+    (s, _), parts = jax.lax.scan(
+        partial(part_of, params=params, tools=tools), (s, walk), jnp.arange(max(config.steps // PART, 1))
     )
-    each = max(min(EVERY, config.steps) // config.learn_every, 1)
-    parts = counts.reshape(-1, each, counts.shape[-1]).sum(1)
     reward, traps, goal, steps = greedy_episode(s, params, tools)
     return s, Report(
         reward=parts[:, 0],
         traps=parts[:, 1],
-        episodes=counts[:, 2].sum(),
-        goals=counts[:, 3].sum(),
+        episodes=parts[:, 2].sum(),
+        goals=parts[:, 3].sum(),
         greedy_reward=reward,
         greedy_traps=traps,
         greedy_goal=goal,

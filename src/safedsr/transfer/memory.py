@@ -65,6 +65,11 @@ def record(m: Memory, state: Array, action: Array, after: Array, code: Array, en
     return m._replace(steps=m.steps.at[at, action].set(step, mode="drop"))
 
 
+def forget(m: Memory) -> Memory:
+    """The memory without its steps; states keep their numbers."""
+    return m._replace(steps=m.steps.at[..., 0].set(NONE))
+
+
 def filled(m: Memory) -> Array:
     """Which numbers have a state, [n]."""
     return jnp.arange(len(m.keys)) < m.count

@@ -31,10 +31,10 @@ class Rooms(NamedTuple):
     key: Callable[[Array], Array]  # obs -> the state as an integer; its remainder by `cells` is its cell
     code: Callable[[Array], Array]  # obs after a step -> what the step did
     features_of: Callable[[Guess], Array]  # -> [codes, features]
-    weights: Callable[[Guess, PyTree], Weights]  # (…, rewards of the task) -> w_r, w_c
+    weights: Callable[[Guess, PyTree, float], Weights]  # (…, rewards of the task, curiosity) -> w_r, w_c
 
 
-def rooms_of(known: bool, curiosity: float, plan: Map | None = None) -> Rooms:
+def rooms_of(known: bool, plan: Map | None = None) -> Rooms:
     """The four rooms for an agent with or without knowledge of shapes and traps."""
     plan = plan or read_map()
     width, count = plan.walls.shape[1], plan.walls.size
@@ -47,8 +47,8 @@ def rooms_of(known: bool, curiosity: float, plan: Map | None = None) -> Rooms:
     if known:
         trap = jax.nn.one_hot(KINDS + 2, len(EVENTS))
 
-        def true_weights(guess: Guess, params: PyTree) -> Weights:
-            del guess
+        def true_weights(guess: Guess, params: PyTree, curiosity: float) -> Weights:
+            del guess, curiosity
             worth = jnp.concatenate([jnp.zeros(1), jnp.asarray(params.shapes), jnp.array([1.0, 0.0])])
             return Weights(worth, trap)
 
@@ -63,7 +63,7 @@ def rooms_of(known: bool, curiosity: float, plan: Map | None = None) -> Rooms:
         number = jnp.cumsum(matters) - 1
         return jax.nn.one_hot(jnp.where(matters, number, LEARNT), LEARNT)
 
-    def weights(guess: Guess, params: PyTree) -> Weights:
+    def weights(guess: Guess, params: PyTree, curiosity: float) -> Weights:
         del params
         features = features_of(guess)
         return Weights(guesses.rewards(guess, curiosity) @ features, guesses.costs(guess) @ features)

@@ -18,8 +18,8 @@ from safedsr.errors import UserError, unknown
 from safedsr.runs import storage
 from safedsr.transfer import learner
 from safedsr.transfer.config import TransferConfig
-from safedsr.transfer.learner import Tools, Traveller
 from safedsr.transfer.rooms import rooms_of
+from safedsr.transfer.traveller import Tools, Traveller
 
 WORK = ".work"  # states of unfinished runs; it may be deleted
 SAVED_EVERY = 16  # tasks
@@ -27,17 +27,19 @@ EPISODE = 200  # steps
 
 ARMS: dict[str, TransferConfig] = {
     "known": TransferConfig(),
-    "unknown": TransferConfig(known=False, library=4),
+    "unknown": TransferConfig(known=False, library=4, refresh=2),
     "known-no-library": TransferConfig(library=0),
     "known-no-rehearsal": TransferConfig(rehearse=0),
-    "known-neither": TransferConfig(library=0, rehearse=0),
+    "known-no-memory": TransferConfig(remember=False),
+    "known-no-foresight": TransferConfig(foresee=False),
 }
 ABOUT = {
     "known": "the rewards, and which cells have shapes, goal and traps, are known, as they are to SFT-CoP's agents",
     "unknown": "nothing is known; rewards and costs of cells are observed",
     "known-no-library": "known, without stored policies",
     "known-no-rehearsal": "known, without learning from memory before the first step of a task",
-    "known-neither": "known, without both",
+    "known-no-memory": "known; steps of earlier tasks are forgotten, so that only M and the stored policies stay",
+    "known-no-foresight": "known; targets do not count the random actions",
 }
 COLUMNS = (
     *("agent", "trial", "task", "reward", "traps", "episodes", "goals"),
@@ -56,7 +58,7 @@ def find_arm(name: str) -> TransferConfig:
 
 def tools_for(config: TransferConfig) -> Tools:
     """The static arguments of the compiled functions."""
-    rooms = rooms_of(config.known, config.curiosity)
+    rooms = rooms_of(config.known)
     return Tools(config, make_four_room(EPISODE, known=config.known), rooms)
 
 

@@ -20,7 +20,8 @@ NAMES = {
     "unknown": "ours, without knowledge",
     "known-no-library": "ours, no library",
     "known-no-rehearsal": "ours, no rehearsal",
-    "known-neither": "ours, neither",
+    "known-no-memory": "ours, no memory of steps",
+    "known-no-foresight": "ours, ε not foreseen",
 }
 WITHIN = "within.csv"  # a table of another kind in the same folder
 KEPT = 10  # trap entries in 1 000 steps from which on the budget counts as kept

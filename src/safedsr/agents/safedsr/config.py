@@ -14,8 +14,9 @@ class SafeDsrConfig(ValueBasedSettings):
 
     epsilon: EpsilonSchedule = EpsilonSchedule()
     multiplier: MultiplierConfig = MultiplierConfig()
-    terminal: Literal["cut", "restart", "absorb"] = "cut"
-    """Successor of the goal in M's target: none (cut, Alg. 2), the next start (restart) or the goal itself (absorb)."""
+    terminal: Literal["cut", "cut-all", "restart", "restart-goal", "absorb"] = "cut"
+    """Successor of the goal in M's target: none (cut, Alg. 2), the next start (restart) or the goal itself (absorb).
+    With cut-all and restart, the time limit is treated like the goal; not so with restart-goal."""
     gamma: float = 0.99
     """Discount factor."""
     batch_size: int = 256
@@ -36,6 +37,8 @@ class SafeDsrConfig(ValueBasedSettings):
     """t_freeze: environment step from which φ and g are frozen."""
     pretrain: int = 0
     """Updates of φ, g, w_r and w_c on random transitions from all states, before training (Sec. 5.4)."""
+    pretrain_labels: bool = True
+    """Pretrain on rewards and costs, too; if false, on the reconstruction alone."""
     beta_r: float = 0.25
     """Weight of the reward loss."""
     beta_c: float = 10.0
@@ -48,6 +51,12 @@ class SafeDsrConfig(ValueBasedSettings):
     """Number of bins for the values of the reward and of each cost."""
     reservoir_size: int = 1000
     """Transitions that are kept for each bin, a random sample of all that occurred."""
+    unit_length: bool = True
+    """Scale φ to length 1 (Sec. 4.2)."""
+    weight_bias: bool = False
+    """Fit reward and costs with a bias besides w_r and w_c. It takes no part in Q and K."""
+    target_features: bool = True
+    """Use the target network of φ in M's target (Alg. 2); if false, φ itself."""
     features: int = 128
     """d: length of φ."""
     phi_hidden: tuple[int, ...] = (64, 64)

@@ -13,15 +13,22 @@ import jax.numpy as jnp
 from jax import Array
 
 from safedsr.agents.safedsr.config import SafeDsrConfig
-from safedsr.core.nets import Mlp, dense, inverse_length, mean_square, pair, unit
+from safedsr.core.nets import Mlp, dense, inverse_length, mean_square, pair
 from safedsr.types import Transition, Values
 
 
 class Phi(Mlp):
     """The network of φ."""
 
-    def __init__(self, sizes: Sequence[int], *, key: Array) -> None:
+    unit_length: bool = eqx.field(static=True)
+
+    def __init__(self, sizes: Sequence[int], *, key: Array, unit_length: bool = True) -> None:
         super().__init__(sizes, key=key)
+        self.unit_length = unit_length
+
+    def factor(self, output: Array) -> Array:
+        """The factor by which the network's output is scaled: to length 1 (Sec. 4.2), or 1."""
+        return inverse_length(output) if self.unit_length else jnp.ones(())
 
     def features(self, obs: Array, action: Array) -> Array:
         """φ(s, a)."""
@@ -54,9 +61,10 @@ class DsrPolicy(NamedTuple):
     weights: Weights
 
 
-def features(phi: Mlp, obs: Array, action: Array) -> Array:
-    """φ(s, a), scaled to length 1 (Sec. 4.2)."""
-    return unit(phi(pair(obs, action, actions_of(phi, obs))))
+def features(phi: Phi, obs: Array, action: Array) -> Array:
+    """φ(s, a)."""
+    output = phi(pair(obs, action, actions_of(phi, obs)))
+    return phi.factor(output) * output
 
 
 def actions_of(phi: Mlp, obs: Array) -> int:
@@ -64,9 +72,10 @@ def actions_of(phi: Mlp, obs: Array) -> int:
     return phi.layers[0].weight.shape[1] - len(obs)
 
 
-def all_features(phi: Mlp, obs: Array) -> Array:
+def all_features(phi: Phi, obs: Array) -> Array:
     """φ(s, ·) [A, d]."""
-    return jax.vmap(lambda x: unit(phi.after_first(x)))(_first_outputs(phi, obs))
+    output = jax.vmap(phi.after_first)(_first_outputs(phi, obs))
+    return jax.vmap(phi.factor)(output)[:, None] * output
 
 
 def _first_outputs(phi: Mlp, obs: Array) -> Array:
@@ -83,18 +92,18 @@ def short(phi: Mlp) -> bool:
     return jax.default_backend() == "cpu" and bool(before) and last.weight.shape[1] + 1 < last.weight.shape[0]
 
 
-def next_features(phi: Mlp, obs: Array) -> Array:
+def next_features(phi: Phi, obs: Array) -> Array:
     """φ(s, ·) [A, k] as input of a network from `fold`: φ itself with k = d, or its short form with k = n + 1.
 
     With φ's last layer, W [d, n] and b, φ = (W·h + b)/|W·h + b| is [W b] times the short form (h, 1)/|W·h + b|. `fold`
-    multiplies [W b] into the first layer of M.
+    multiplies [W b] into the first layer of M. Without unit length, the divisor is 1.
     """
     if not short(phi):
         return all_features(phi, obs)
 
     def one(x: Array) -> Array:
         hidden = phi.hidden_after_first(x)
-        return jnp.append(hidden, 1.0) * inverse_length(dense(phi.layers[-1], hidden))
+        return jnp.append(hidden, 1.0) * phi.factor(dense(phi.layers[-1], hidden))
 
     return jax.vmap(one)(_first_outputs(phi, obs))
 
@@ -109,7 +118,7 @@ def fold(net: Mlp, phi: Mlp) -> Mlp:
     return eqx.tree_at(lambda net: net.layers[0].weight, net, weight)
 
 
-def both_features(phi: Mlp, t: Transition) -> Array:
+def both_features(phi: Phi, t: Transition) -> Array:
     """φ(s, a) and the next features of a transition, in one vector [d + A·k]."""
     return jnp.append(features(phi, t.obs, t.action), next_features(phi, t.next_obs))
 
@@ -134,6 +143,11 @@ def weights_loss(weights: Weights, phi: Array, t: Transition, config: SafeDsrCon
     return config.beta_r * reward + config.beta_c * cost
 
 
+def without_bias(t: Transition, biases: Weights | None) -> Transition:
+    """A transition whose reward and costs are reduced by the biases of their predictions, if there are any."""
+    return t if biases is None else t._replace(reward=t.reward - biases.w_r, cost=t.cost - biases.w_c)
+
+
 def scores(successor: Mlp, weights: Weights, phi: Array, lam: Array) -> Array:
     """Q - λ·K from features [A, k]: Eq. (15) without b, which is the same for all actions.
 
@@ -152,7 +166,7 @@ def successor_target(
 
 def goes_on(terminated: Array, config: SafeDsrConfig) -> Array:
     """1 if the target of M includes the next state, else 0."""
-    return 1 - terminated if config.terminal == "cut" else jnp.ones_like(terminated)
+    return 1 - terminated if config.terminal in ("cut", "cut-all") else jnp.ones_like(terminated)
 
 
 def successor_loss(successor: Mlp, phi: Array, goal: Array) -> Array:

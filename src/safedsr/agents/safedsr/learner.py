@@ -1,5 +1,6 @@
 """SafeDSR (Alg. 2): the state of the learner, and its updates."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -25,6 +26,7 @@ from safedsr.agents.safedsr.equations import (
     successor_loss,
     successor_target,
     weights_loss,
+    without_bias,
 )
 from safedsr.agents.value_based.trainer import Memory
 from safedsr.core import replay
@@ -45,6 +47,8 @@ class DsrState(NamedTuple):
     encoder_optimizer: PyTree
     weights_optimizer: PyTree
     successor_optimizer: PyTree
+    biases: Weights | None = None  # of the predictions of reward and costs, if they have any
+    biases_optimizer: PyTree = None
 
 
 class Batch(NamedTuple):
@@ -67,11 +71,12 @@ def init(key: Array, spec: Spec, num_costs: int, config: SafeDsrConfig) -> DsrSt
     phi_key, decoder_key, successor_key, r_key, c_key = jax.random.split(key, 5)
     d, inputs = config.features, spec.observations + spec.actions
     encoder = Encoder(
-        Phi((inputs, *config.phi_hidden, d), key=phi_key),
+        Phi((inputs, *config.phi_hidden, d), key=phi_key, unit_length=config.unit_length),
         Mlp((d, *config.decoder_hidden, inputs), key=decoder_key),
     )
     weights = Weights(weight_matrix((d,), key=r_key), weight_matrix((num_costs, d), key=c_key))
     successor = Mlp((d, *config.successor_hidden, d), key=successor_key)
+    biases = _init_biases(jax.random.fold_in(key, 5), num_costs, d) if config.weight_bias else None
     return DsrState(
         encoder=encoder,
         weights=weights,
@@ -81,38 +86,55 @@ def init(key: Array, spec: Spec, num_costs: int, config: SafeDsrConfig) -> DsrSt
         encoder_optimizer=adam.init(encoder),
         weights_optimizer=adam.init(weights),
         successor_optimizer=adam.init(successor),
+        biases=biases,
+        biases_optimizer=None if biases is None else adam.init(biases),
     )
+
+
+def _init_biases(key: Array, num_costs: int, d: int) -> Weights:
+    """Biases as the other layers have them: uniform up to 1/√d."""
+    drawn = weight_matrix((1 + num_costs, d), key=key)[:, 0]
+    return Weights(drawn[0], drawn[1:])
 
 
 def learn_features(s: DsrState, batch: Transition, config: SafeDsrConfig) -> tuple[DsrState, Array]:
     """One gradient step on Eq. (14) for φ, g, w_r and w_c."""
 
-    def loss(both: tuple[Encoder, Weights]) -> Array:
-        return jax.vmap(feature_loss, (None, None, 0, None))(*both, batch, config).mean()
+    def loss(learnt: tuple[Encoder, Weights, Weights | None]) -> Array:
+        encoder, weights, biases = learnt
+        every = jax.vmap(lambda t: feature_loss(encoder, weights, without_bias(t, biases), config))
+        return every(batch).mean()
 
-    value, (encoder_slope, weights_slope) = jax.value_and_grad(loss)((s.encoder, s.weights))
+    value, (encoder_slope, *weight_slopes) = jax.value_and_grad(loss)((s.encoder, s.weights, s.biases))
     encoder, optimizer = descend(_adam(config), encoder_slope, s.encoder, s.encoder_optimizer)
-    return _step_weights(s._replace(encoder=encoder, encoder_optimizer=optimizer), weights_slope, config), value
+    return _step_weights(s._replace(encoder=encoder, encoder_optimizer=optimizer), weight_slopes, config), value
 
 
 def learn_weights(s: DsrState, batch: Transition, phi: Array, config: SafeDsrConfig) -> tuple[DsrState, Array]:
     """One gradient step on Eq. (14) for w_r and w_c only, given φ(s, a)."""
 
-    def loss(weights: Weights) -> Array:
-        return jax.vmap(weights_loss, (None, 0, 0, None))(weights, phi, batch, config).mean()
+    def loss(learnt: tuple[Weights, Weights | None]) -> Array:
+        weights, biases = learnt
+        return jax.vmap(lambda phi, t: weights_loss(weights, phi, without_bias(t, biases), config))(phi, batch).mean()
 
-    value, slope = jax.value_and_grad(loss)(s.weights)
+    value, slope = jax.value_and_grad(loss)((s.weights, s.biases))
     return _step_weights(s, slope, config), value
 
 
-def _step_weights(s: DsrState, slope: Weights, config: SafeDsrConfig) -> DsrState:
-    weights, optimizer = descend(_adam(config), slope, s.weights, s.weights_optimizer)
-    return s._replace(weights=weights, weights_optimizer=optimizer)
+def _step_weights(s: DsrState, gradients: Sequence[Weights | None], config: SafeDsrConfig) -> DsrState:
+    """A step of the weights and, if there are any, of the biases; `gradients` has one for each."""
+    weights, optimizer = descend(_adam(config), gradients[0], s.weights, s.weights_optimizer)
+    s = s._replace(weights=weights, weights_optimizer=optimizer)
+    if s.biases is None:
+        return s
+    biases, optimizer = descend(_adam(config), gradients[1], s.biases, s.biases_optimizer)
+    return s._replace(biases=biases, biases_optimizer=optimizer)
 
 
 def learn_successor(s: DsrState, batch: Batch, lam: Array, config: SafeDsrConfig) -> tuple[DsrState, Array]:
     """One gradient step on Eq. (11) for M; the current networks choose the next action."""
-    now, ahead = fold(s.successor, s.encoder.phi), fold(s.target_successor, s.target_phi)
+    target_phi = s.target_phi if config.target_features else s.encoder.phi
+    now, ahead = fold(s.successor, s.encoder.phi), fold(s.target_successor, target_phi)
     best = jax.vmap(lambda phi: jnp.argmax(scores(now, s.weights, phi, lam)))(batch.next_phi)
     target = jax.vmap(successor_target, (None, 0, 0, 0, 0, None))
     goal = target(ahead, batch.target_phi, batch.target_next_phi, best, batch.t.terminated, config)
@@ -169,7 +191,9 @@ def _updates(s: DsrState, memory: Memory, biased: Biased, plain: Array, lam: Arr
     def update(s: DsrState, xs) -> tuple[DsrState, tuple[Array, Array]]:
         biased, plain, target = xs
         s, feature_value = learn_features(s, biased, config)
-        s, value = learn_successor(s, Batch(plain, *batch_features(s.encoder.phi, plain), *target), lam, config)
+        now = batch_features(s.encoder.phi, plain)
+        target = target if config.target_features else now
+        s, value = learn_successor(s, Batch(plain, *now, *target), lam, config)
         return s, (feature_value, value)
 
     return jax.lax.scan(update, s, (memory.unpack(biased.rows(memory.ring)), transitions, target))
@@ -193,7 +217,7 @@ def _frozen_updates(s: DsrState, memory: Memory, biased: Biased, plain: Array, l
     return jax.lax.scan(update, s, (labelled, phi, plain, transitions))
 
 
-def batch_features(phi: Mlp, t: Transition) -> tuple[Array, Array]:
+def batch_features(phi: Phi, t: Transition) -> tuple[Array, Array]:
     """φ(s, a) [n, d] and φ(s′, ·) [n, A, k] of n transitions."""
     return jax.vmap(features, (None, 0, 0))(phi, t.obs, t.action), jax.vmap(next_features, (None, 0))(phi, t.next_obs)
 

@@ -58,7 +58,8 @@ def make_safedsr(config: SafeDsrConfig, environment: Environment) -> Trainer:
     prepare = None
     if config.pretrain:
         random_steps = need(environment.random_steps, "random_steps", environment, "pretraining")
-        prepare = partial(pretrain, partial(learn_features, config=config), random_steps, config)
+        labels = config if config.pretrain_labels else replace(config, beta_r=0.0, beta_c=0.0)
+        prepare = partial(pretrain, partial(learn_features, config=labels), random_steps, config)
     learner = Learner(
         init=lambda key, params: init(key, spec, spec.costs, config),
         scores=lambda s, obs, lam: scores(s.successor, s.weights, all_features(s.encoder.phi, obs), lam),
@@ -72,7 +73,9 @@ def make_safedsr(config: SafeDsrConfig, environment: Environment) -> Trainer:
         reservoir=reservoir,
         offer=partial(offer, environment=environment, config=config),
         memory=all_rows,
-        restart=config.terminal == "restart",
+        restart=config.terminal in ("restart", "restart-goal"),
+        limit_restarts=config.terminal == "restart",
+        limit_ends=config.terminal == "cut-all",
         prepare=prepare,
         adaptable=Adaptable(
             features=lambda policy, obs, action: policy.phi.features(obs, action),

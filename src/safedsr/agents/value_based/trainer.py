@@ -74,7 +74,9 @@ class Learner(NamedTuple):
     """(key, learner state, reservoir, rows, their transitions, params) -> both after these rows."""
     cache: Mapping[str, Callable[[PyTree, Transition], Array]] = MappingProxyType({})
     """Phase -> (learner state, transition) -> its values that are constant during that phase and are cached."""
-    restart: bool = False  # store the next episode's start as s′ if an episode ends
+    restart: bool = False  # store the next episode's start as s′ if an episode reaches its end
+    limit_restarts: bool = False  # and also if a time limit ends it
+    limit_ends: bool = False  # store episodes that a time limit ended as terminated
     memory: Callable[[State], tuple[Array, Array]] | None = None  # rows to save with a policy; which are filled
     crop: Callable[[PyTree, PyTree], PyTree] = lambda policy, params: policy  # removes padding
     prepare: Callable[[PyTree, Array, PyTree], PyTree] | None = None  # (learner state, key, params) -> pretrained
@@ -214,8 +216,9 @@ def observe(
     if phase != EVALUATE:
         ended = Ended(seen.total, aim, spec.success, seen.success, seen.time.astype(jnp.float32))
         tuned = multiplier.after_step(tuned, ended, seen.done, now, config.multiplier, measure)
-    next_obs, terminated = seen.next_obs, seen.terminated.astype(jnp.float32)
-    if learner.restart:
+    terminated = (seen.done if learner.limit_ends else seen.terminated).astype(jnp.float32)
+    next_obs = jnp.where(seen.terminated, seen.start, seen.next_obs) if learner.restart else seen.next_obs
+    if learner.limit_restarts:
         next_obs, terminated = seen.start, jnp.where(seen.done & ~seen.terminated, JOINED, terminated)
     success, first = (x.astype(jnp.float32) for x in (seen.done & seen.success, seen.time == 1))
     step = seen.obs, seen.action, seen.reward, seen.cost, next_obs, terminated, seen.extra, success, first

@@ -11,7 +11,6 @@ same; with two λ, it has the means over the draws.
 
 import argparse
 import csv
-import itertools
 import json
 import multiprocessing
 import time
@@ -78,7 +77,7 @@ def main() -> None:
     work = partial(measure, args.run, [task["budgets"][0] for task in job["tasks"]])
     rows: list[dict[str, object]] = []
     with ProcessPoolExecutor(args.at_once, multiprocessing.get_context("spawn")) as pool:
-        parts = itertools.product((False, True), job["seeds"])
+        parts = [(mixture, seed) for mixture in (False, True) for seed in job["seeds"]]
         for done in as_completed([pool.submit(work, part) for part in parts]):
             rows += done.result()
             rows.sort(key=lambda row: tuple(row[name] for name in ORDER))

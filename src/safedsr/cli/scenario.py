@@ -99,7 +99,7 @@ def list_all(as_json: Json = False) -> None:
 
 def report(
     folder: tyro.conf.Positional[Path],
-    out: Annotated[Path | None, tyro.conf.arg(help="Folder for table.md, results.json and the figures.")] = None,
+    out: Annotated[Path | None, tyro.conf.arg(help="Folder for table.md, results.json.gz and the figures.")] = None,
     as_json: Json = False,
 ) -> None:
     """Print the tables of a folder of results; with --out, also write them, a packed copy and the figures."""

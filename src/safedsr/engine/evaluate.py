@@ -97,9 +97,7 @@ def episode_keys(seed: int, episodes: int, costs: int) -> Array:
     return jax.random.split(jax.random.key(seed), episodes)
 
 
-def run_keys(
-    agent: TrainedPolicy, task: Task, keys: Array, epsilon: float = 0.0, lams: Array | None = None
-) -> Outcome:
+def run_keys(agent: TrainedPolicy, task: Task, keys: Array, epsilon: float = 0.0, lams: Array | None = None) -> Outcome:
     """Run one episode for each random key [n]; walks through memory, if the task is made of remembered transitions.
 
     With `lams` [n, J], each episode has a λ of its own; only compiled environments take them.

@@ -11,8 +11,9 @@ from functools import partial
 from typing import Any
 
 import jax
+import numpy as np
 
-from safedsr.adapt.penalty import FINAL_BATCHES, score, search_penalty
+from safedsr.adapt.penalty import FINAL_BATCHES, score, scores, with_lam
 from safedsr.engine.program import Program
 from safedsr.envs.environment import Task
 from safedsr.scenario.course import Course, Phase
@@ -24,6 +25,7 @@ from safedsr.scenario.silent import watched
 from safedsr.types import PyTree
 
 CHECK = 5_000  # environment steps after which the automatic agent simulates what it has learnt
+FACTORS = tuple(2.0**k for k in range(-2, 4))  # of λ, in a check
 Tops = dict[int, tuple[float, float]]  # what the policy that acts is worth in a phase, by number of the seed
 
 
@@ -93,13 +95,16 @@ def _check_all(runner: Runner, tops: Tops, phase: Phase, state: PyTree, steps: i
 
 
 def _check(runner: Runner, tops: Tops, index: int, task: Task) -> Climbed:
-    own = runner.bare(index, task)
-    enough, epsilon = runner.enough, runner.certificate.epsilon
+    """Simulate what a seed has learnt, with its λ and that of the policy that acts, times several factors."""
+    own, judged = runner.bare(index, task), {"epsilon": runner.certificate.epsilon, "required": runner.enough}
+    acting = own.with_policy(jax.tree.map(lambda x: x[0, index], runner.state.agent.policy))
     if index not in tops:
-        acting = own.with_policy(jax.tree.map(lambda x: x[0, index], runner.state.agent.policy))
-        tops[index] = worth(score(acting, task, epsilon, FINAL_BATCHES, required=enough), enough)
-    better, found = search_penalty(own, task, epsilon, enough)
-    if worth(found, enough) > tops[index]:
-        runner.let_act(index, better, found.safe)
-        tops[index] = worth(found, enough)
-    return Climbed(better, "check", found.safe)
+        tops[index] = worth(score(acting, task, batches=FINAL_BATCHES, **judged), runner.enough)
+    lams = np.concatenate([np.outer(FACTORS, one.policy.lam) for one in (own, acting)]).astype(np.float32)
+    found = [worth(one, runner.enough) for one in scores(own, lams, task, **judged)]
+    lam = lams[max(range(len(lams)), key=found.__getitem__)]
+    confirmed = scores(own, lam[None], task, batches=FINAL_BATCHES, **judged)[0]
+    if worth(confirmed, runner.enough) > tops[index]:
+        runner.let_act(index, with_lam(own, lam), confirmed.safe)
+        tops[index] = worth(confirmed, runner.enough)
+    return Climbed(own, "check", confirmed.safe)

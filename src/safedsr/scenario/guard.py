@@ -1,7 +1,7 @@
 """An agent that acts with the best policy that simulated episodes have shown, and goes on learning beside it.
 
-What acts changes only at a check: the policy that has been learnt since, with the λ that is best for it, is simulated
-in the announced task and takes over if it is safer, or as safe as required and better.
+What acts changes only at a check: the policy that has been learnt since is simulated in the announced task with several
+λ, and takes over if it is safer, or as safe as required and better.
 """
 
 from functools import partial

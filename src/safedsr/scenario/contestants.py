@@ -13,8 +13,8 @@ QUICK_PLUS: dict[str, Any] = {**_QUICK_VALUES, "kept": 20, "octaves": 3, "trunk"
 QUICK_PLUS |= {"phi_batch": 16}
 DQN, QUICK_DQN = _VALUES, {**_QUICK_VALUES, "hidden": (64, 64)}
 # On maps ε falls, and λ begins to change, after 20 % of a phase; in other environments after 60 %, with these settings.
-# There, λ of SafeDSR-plus keeps its first value until the first change: in minecart with ε = 0.05 (seed 0) it rose without
-# end, and the agent forgot the way.
+# There, λ of SafeDSR-plus keeps its first value until the first change: in minecart with ε = 0.05 (seed 0) it rose
+# without end, and the agent forgot the way.
 EXPLORES, EXPLORES_ELSEWHERE = 0.2, 0.6
 _ELSEWHERE: dict[str, Any] = {
     "batch_size": 128,

@@ -3,15 +3,21 @@
     pip install "safedsr[envs]"   (for cartpole-gymnax also: pip install gymnax six)
     python examples/measure.py lunar-lander safedqn --seeds 10 11 12 --out runs/lander
 
-A seed has the lines `trained` (its own cost), `changed` (the same policy, new cost) and, if the agent can adapt,
-`adapted` (by the levels `cost`, `penalty` and `memory`, until one passes).
+All seeds are trained as one job, on an accelerator if there is one. A seed has the lines `trained` (its own cost),
+`changed` (the same policy, new cost) and, if the agent can adapt, `adapted` (by the levels `cost`, `penalty` and
+`memory`, until one passes) or `remembered` (the same without a step in the environment); both are certified in the
+environment. Finished parts are skipped, so the same command continues.
 """
 
 import argparse
 import csv
 import json
+import multiprocessing
+import os
+import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -24,6 +30,7 @@ import resource_gathering
 import zones
 
 import safedsr
+from safedsr.adapt.ladder import Rung
 from safedsr.engine.evaluate import Evaluation, evaluate
 from safedsr.engine.lanes import use_cores
 from safedsr.envs import from_gymnasium, from_gymnax
@@ -57,6 +64,7 @@ class Case(NamedTuple):
     budget_kind: str = "episode"
     episodes: int = 200  # of an evaluation
     certificate: Mapping[str, Any] = MappingProxyType({})
+    adaptations: tuple[str, ...] = ("adapted",)  # or also, or only, "remembered"
 
 
 def plus(epsilon: float = 0.05, **more: Any) -> dict[str, Any]:
@@ -73,15 +81,21 @@ CARTPOLE = {
 }
 CASES = {
     "cartpole": Case(
-        lambda: from_gymnasium("CartPole-v1", cost=zones.between, time_limit=200), 5, ZONE_MOVES, 100_000, CARTPOLE
+        lambda: from_gymnasium("CartPole-v1", cost=zones.between, time_limit=200),
+        5,
+        ZONE_MOVES,
+        150_000,
+        CARTPOLE,
+        adaptations=("adapted", "remembered"),
     ),
     "cartpole-gymnax": Case(
         lambda: from_gymnax("CartPole-v1", {"max_steps_in_episode": 200}, cost=zones.between),
         5,
         ZONE_MOVES,
-        100_000,
+        150_000,
         CARTPOLE,
         certificate={"episodes": 1_000},
+        adaptations=("adapted", "remembered"),
     ),
     "minigrid-lava": Case(
         lambda: from_gymnasium(minigrid_lava.room, cost=minigrid_lava.lava),
@@ -149,6 +163,7 @@ CASES = {
         {"safedsr-plus": plus(**HIGHWAY, octaves=0), "safedqn": {**DQN, **HIGHWAY, "epsilon_to": 2_500}},
         episodes=20,
         certificate={"episodes": 60, "require": 0.8},
+        adaptations=("remembered",),
     ),
 }
 COLUMNS = (
@@ -157,17 +172,33 @@ COLUMNS = (
 )
 
 
-def measure(case: Case, algorithm: str, seed: int, out: Path, changes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The lines of one seed."""
-    env, began = case.make(), time.perf_counter()
-    settings = {"steps": case.steps, **case.settings.get(algorithm, {}), **changes}
-    how = {"budget": case.budget, "budget_kind": case.budget_kind, "seeds": [seed], "out": out / f"{algorithm}-{seed}"}
-    agent = safedsr.train(algorithm, env, **how, **settings)
-    trained = line("trained", evaluate(agent, episodes=case.episodes))
-    rows = [{**trained, "steps": settings["steps"], "seconds": time.perf_counter() - began}]
+def train(case: Case, algorithm: str, seeds: Sequence[int], run: Path, changes: Mapping[str, Any]) -> None:
+    """Train all seeds as one job, unless an earlier call did."""
+    if (run / "trained.json").exists():
+        return
+    shutil.rmtree(run, ignore_errors=True)  # a training that was stopped
+    settings, began = {"steps": case.steps, **case.settings.get(algorithm, {}), **changes}, time.perf_counter()
+    how = {"budget": case.budget, "budget_kind": case.budget_kind, "seeds": seeds, "out": run}
+    safedsr.train(algorithm, case.make(), **how, **settings)
+    took = {"steps": settings["steps"], "seconds": time.perf_counter() - began}
+    (run / "trained.json").write_text(json.dumps(took))
+
+
+def measure(environment: str, algorithm: str, run: Path, seed: int) -> list[dict[str, Any]]:
+    """The lines of one trained seed; they are also written to a file beside the run folder."""
+    case = CASES[environment]
+    env = case.make()
+    agent = safedsr.load(run, seed, environment=env)
+    trained = json.loads((run / "trained.json").read_text())
+    rows = [{**line("trained", evaluate(agent, episodes=case.episodes)), **trained}]
     rows.append(line("changed", evaluate(agent, make_task(env, case.budget, case.change), case.episodes)))
     if algorithm == "safedsr-plus":
-        rows.append(adapted(agent, case))
+        rows += [adapted(agent, case, stage) for stage in case.adaptations]
+    rows = [{"environment": environment, "algorithm": algorithm, "seed": seed, **row} for row in rows]
+    with run.with_name(f"{algorithm}-{seed}.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, COLUMNS)
+        table.writeheader()
+        table.writerows(rows)
     return rows
 
 
@@ -184,13 +215,15 @@ def line(stage: str, found: Evaluation) -> dict[str, Any]:
     }
 
 
-def adapted(agent: safedsr.Agent, case: Case) -> dict[str, Any]:
-    """The numbers of the agent's adaptation, from its certificate."""
+def adapted(agent: safedsr.Agent, case: Case, stage: str) -> dict[str, Any]:
+    """The numbers of the agent's adaptation, from its certificate in the environment."""
     began = time.perf_counter()
-    found = agent.adapt(case.change, highest="memory", **case.certificate)
-    passed = found.certificate
+    found = agent.adapt(case.change, highest="memory", from_memory=stage == "remembered", **case.certificate)
+    seconds, passed = time.perf_counter() - began, found.certificate
+    if stage == "remembered":
+        passed = found.agent.certify(**case.certificate)
     return {
-        "stage": "adapted",
+        "stage": stage,
         "level": found.level,
         "episodes": passed.episodes,
         "return": passed.reward,
@@ -200,10 +233,15 @@ def adapted(agent: safedsr.Agent, case: Case) -> dict[str, Any]:
         "length": passed.length,
         "passed": passed.passed,
         "bound": passed.cost[0].bound if passed.terms.on_mean else passed.safe_goal_rate.bound,
-        "steps": sum(rung.real_steps or 0 for rung in found.rungs),
+        "steps": 0 if stage == "remembered" else sum(steps_of(rung) for rung in found.rungs),
         "certificate_steps": sum(rung.certificate_steps or 0 for rung in found.rungs),
-        "seconds": time.perf_counter() - began,
+        "seconds": seconds,
     }
+
+
+def steps_of(rung: Rung) -> int:
+    """Steps in the environment, or in its simulation, which a JAX environment is."""
+    return rung.simulated_steps if rung.real_steps is None else rung.real_steps
 
 
 def main() -> None:
@@ -211,22 +249,23 @@ def main() -> None:
     parser.add_argument("environment", choices=CASES)
     parser.add_argument("algorithm")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--at-once", type=int, default=1, help="processes that evaluate and adapt, each on one core")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="other settings of the algorithm")
     args = parser.parse_args()
     changes = {name: json.loads(value) for name, value in (text.split("=", 1) for text in args.set)}
     changes = {name: tuple(value) if isinstance(value, list) else value for name, value in changes.items()}
-    use_cores(1)
+    use_cores(len(args.seeds))
     args.out.mkdir(parents=True, exist_ok=True)
-    for seed in args.seeds:
-        rows = measure(CASES[args.environment], args.algorithm, seed, args.out, changes)
-        with (args.out / f"{args.algorithm}-{seed}.csv").open("w", newline="") as file:
-            table = csv.DictWriter(file, COLUMNS)
-            table.writeheader()
-            who = {"environment": args.environment, "algorithm": args.algorithm, "seed": seed}
-            table.writerows({**who, **row} for row in rows)
-        for row in rows:
-            print(seed, {name: round(v, 3) if isinstance(v, float) else v for name, v in row.items()}, flush=True)
+    run = args.out / args.algorithm
+    train(CASES[args.environment], args.algorithm, args.seeds, run, changes)
+    os.environ |= {"JAX_PLATFORMS": "cpu", "SAFEDSR_CORES": "1"}  # of the processes below: single agents are small
+    work = partial(measure, args.environment, args.algorithm, run)
+    waiting = [seed for seed in args.seeds if not run.with_name(f"{args.algorithm}-{seed}.csv").exists()]
+    with multiprocessing.get_context("spawn").Pool(args.at_once) as pool:
+        for rows in pool.imap_unordered(work, waiting):
+            for row in rows:
+                print({name: round(v, 3) if isinstance(v, float) else v for name, v in row.items()}, flush=True)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,12 @@ import numpy as np
 from page_data import formats, sources
 from page_data.registry import text
 from safedsr.paper import plus_adaptation, plus_greedy, plus_tables
-from safedsr.paper.experiments import PLUS
+from safedsr.paper.experiments import PLUS, PLUS_COSTS
 from safedsr.runs.metrics import Summary, iqm, summarize
 from safedsr.runs.storage import read_json
 
 FOLDER = sources.RESULTS / "plus"
-RUN_OF = dict.fromkeys(("offset-diamond", "discs", "stripes"), f"{PLUS}-fine") | {"diamond,square": f"{PLUS}-two-costs"}
+RUN_OF = {costs: f"{PLUS}-{costs}" for costs in PLUS_COSTS} | {"diamond,square": f"{PLUS}-two-costs"}
 WORDS = {
     "none": "SafeDSR-plus",
     "safedsr, matched": "SafeDSR with an absorbing goal, same λ rule, ε, updates, batches and memory",

@@ -206,12 +206,13 @@ def _tune_on_host(agent: TrainedPolicy, task: Task, aim: Array, steps: int, seed
     tune = jax.jit(lambda m, ended: multiplier.after_episode(m, ended, config, units))
     keys, taken = jax.random.split(jax.random.key(seed), steps), 0
     for key in keys:
-        moved = with_lam(agent, tuned.lam)
+        moved = with_lam(agent, multiplier.acting(tuned, config, goals=agent.job.terms.success))
         outcome = run_keys(moved, task, key[None], agent.job.agent.epsilon.epsilon_end)
         taken += int(outcome.length[0])
         if taken > steps:
             break
-        tuned = tune(tuned, Ended(jnp.asarray(outcome.cost[0]), aim, agent.job.terms.success))
+        how = jnp.asarray(outcome.success[0]), jnp.float32(outcome.length[0])
+        tuned = tune(tuned, Ended(jnp.asarray(outcome.cost[0]), aim, agent.job.terms.success, *how))
     return tuned
 
 
@@ -232,10 +233,12 @@ def _tune(
     def step(carry: tuple[Episode, Multiplier], key: Array) -> tuple[tuple[Episode, Multiplier], None]:
         episode, m = carry
         luck_key, step_key = jax.random.split(key)
-        best = jnp.argmax(values(policy._replace(lam=m.lam), episode.obs).score)
+        lam = multiplier.acting(m, config, goals=environment.spec.success)
+        best = jnp.argmax(values(policy._replace(lam=lam), episode.obs).score)
         action = epsilon_greedy(jax.random.uniform(luck_key, (2,)), best, epsilon, environment.spec.actions)
         episode, moment = episodes.step_or_restart(environment, step_key, episode, action, params, discount=discount)
-        ended = Ended(moment.cost, aim, environment.spec.success)
+        steps = moment.time.astype(jnp.float32)
+        ended = Ended(moment.cost, aim, environment.spec.success, moment.step.success, steps)
         m = jax.tree.map(partial(jnp.where, moment.done), multiplier.after_episode(m, ended, config, units), m)
         return (episode, m), None
 

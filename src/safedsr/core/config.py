@@ -79,9 +79,9 @@ class MultiplierConfig:
     """Step size of the sign, chance and share rules; under the mean rule, of a cost of twice the budget."""
     lam_most: float | None = None
     """Upper limit of λ under the chance, share and mean rules."""
-    penalty_most: float | None = None
-    """Share rule, where there are goals and no lam_most: upper limit of λ times the mean cost of episodes (a cost above
-    the budget counts as 0), in units of the largest return. It stops λ if the budget cannot be kept."""
+    tilt: float = 0.0
+    """Share rule, where there are goals and no lam_most: if the budget is hard to keep, episodes have in turn a λ that
+    is larger and smaller by about this share, and λ moves to the side with more safe goals per step."""
     chance: float = 0.05
     """Target share of episodes that exceed the budget, under the chance rule and the share rule."""
     pid_kp: float = 0.01
@@ -98,11 +98,10 @@ class MultiplierConfig:
         start = self.penalty_start
         check_latest(self, "penalty_start")
         require(start is None or start >= 0, "penalty_start", start, "give a step of at least 0")
-        for name in ("lam_start", "lam_lr", "lam_step", "pid_kp", "pid_ki", "pid_kd"):
+        for name in ("lam_start", "lam_lr", "lam_step", "tilt", "pid_kp", "pid_ki", "pid_kd"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "give a value of at least 0")
-        for name in ("lam_most", "penalty_most"):
-            value = getattr(self, name)
-            require(value is None or value >= 0, name, value, "give a value of at least 0")
+        most = self.lam_most
+        require(most is None or most >= 0, "lam_most", most, "give a value of at least 0")
         require(0 <= self.chance <= 1, "chance", self.chance, "give a share between 0 and 1")
         require(0 <= self.pid_smooth < 1, "pid_smooth", self.pid_smooth, "give a share of at least 0 and below 1")
 

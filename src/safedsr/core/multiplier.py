@@ -23,8 +23,13 @@ class Multiplier(NamedTuple):
     lam: Array  # [J]
     integral: Array  # [J]
     error: Array  # [J] smoothed cost - aim
-    level: Array  # [J] smoothed cost; under the share rule, of costs up to 1
+    level: Array  # [J] smoothed cost
     begun: Array  # [] bool, false while λ waits for the first goal
+    episodes: Array  # [] int32, episodes that updated λ; this and the next four under the share rule alone
+    over: Array  # [J] smoothed share of episodes above `aim`
+    failed: Array  # [] smoothed share of episodes without success
+    safe: Array  # [] smoothed share of successful episodes with no cost above its `aim`
+    length: Array  # [] smoothed number of steps
 
 
 class Ended(NamedTuple):
@@ -33,13 +38,16 @@ class Ended(NamedTuple):
     cost: Array  # [J]
     aim: Array  # [J]
     goals: bool = True  # whether episodes can reach a goal
+    success: Array | bool = True  # whether this one did
+    steps: Array | float = 1.0
 
 
 Update = Callable[[Multiplier, Ended, MultiplierConfig], Multiplier]
 LEAST_AIM = 0.1  # the mean rule divides by at least this
 LEAST, MOST = 2.0**-8, 2.0**8  # limits of λ under the share rule, whatever the problem needs
-WINDOW = 50  # episodes over which the share rule averages
-TINY = 1e-6
+WINDOW, LONG_WINDOW = 50, 200  # episodes over which the share rule averages costs, and rates of success
+HARD = 0.1  # share of episodes above `aim` from which the share rule compares two λ
+OFTEN = 0.3  # share of episodes above `aim`, or without success, from which λ changes whatever the comparison says
 
 
 def init(num_costs: int, config: MultiplierConfig) -> Multiplier:
@@ -51,7 +59,25 @@ def init(num_costs: int, config: MultiplierConfig) -> Multiplier:
 def at(lam: Array) -> Multiplier:
     """The state with this λ, after updates have begun."""
     zero = jnp.zeros_like(lam)
-    return Multiplier(lam=lam, integral=lam, error=zero, level=zero, begun=jnp.array(True))
+    none = jnp.zeros(())
+    return Multiplier(lam, lam, zero, zero, jnp.array(True), jnp.zeros((), jnp.int32), zero, none, none, none)
+
+
+def acting(m: Multiplier, config: MultiplierConfig, *, goals: bool) -> Array:
+    """The λ [J] of the current episode; where the share rule compares two λ, a little above or below `m.lam`."""
+    if not compares(config, goals=goals):
+        return m.lam
+    return m.lam * jnp.exp(jnp.where(m.over > HARD, config.tilt * _sides(m), 0.0))
+
+
+def compares(config: MultiplierConfig, *, goals: bool) -> bool:
+    """Whether the share rule compares two λ if a budget is hard to keep."""
+    return config.rule == "share" and goals and config.tilt > 0 and config.lam_most is None
+
+
+def _sides(m: Multiplier) -> Array:
+    """1 for the larger λ or -1 for the smaller one [J]: in turn, so that all combinations of several λ occur."""
+    return 1.0 - 2.0 * ((m.episodes >> jnp.arange(len(m.lam))) & 1)
 
 
 def begin(m: Multiplier, reached: Array, start: Array | float) -> Multiplier:
@@ -83,21 +109,32 @@ def mean(m: Multiplier, e: Ended, config: MultiplierConfig) -> Multiplier:
 
 
 def share(m: Multiplier, e: Ended, config: MultiplierConfig) -> Multiplier:
-    """Like `chance`, but λ changes by a factor; where there are goals, it stops rising if the budget cannot be kept.
+    """Like `chance`, but λ changes by a factor; where a budget is hard to keep, λ follows the safe successes instead.
 
-    A budget may be out of reach because of random actions; an ever larger λ would then keep the agent from the goal.
-    So λ times the mean cost of episodes is at most `penalty_most`, where costs above 1 count as 0: as long as most
-    episodes are above the budget, or cheap, λ may rise. Costs are in their units, in which the budget is at most 1.
+    A budget may be out of reach, for example because of random actions; an ever larger λ would then keep the agent from
+    the goal. So, as long as more than a tenth of the episodes is above the budget, episodes have in turn a λ that is a
+    little larger and a little smaller (`acting`), and λ moves to the side with more safe successes per step. Where there
+    is hardly anything to compare, successes that are above the budget raise λ, and failures lower it.
     """
-    over = (e.cost > e.aim).astype(jnp.float32)
-    level = m.level + (jnp.where(e.cost <= 1, e.cost, 0.0) - m.level) / WINDOW
-    most = jnp.full_like(m.lam, MOST)
-    if e.goals and config.lam_most is not None:
-        most = jnp.full_like(m.lam, config.lam_most)
-    elif e.goals and config.penalty_most is not None:
-        most = jnp.clip(config.penalty_most / jnp.maximum(level, TINY), LEAST, MOST)
-    factor = jnp.exp(config.lam_step * (over - config.chance))
-    return m._replace(lam=jnp.clip(factor * jnp.maximum(m.lam, LEAST), LEAST, most), level=level)
+    above = (e.cost > e.aim).astype(jnp.float32)
+    over = m.over + (above - m.over) / WINDOW
+    failed = m.failed + (1 - jnp.float32(e.success) - m.failed) / WINDOW
+    safe = jnp.float32(e.success) * (1 - above.max(initial=0.0))
+    new = 1 / jnp.minimum(m.episodes + 1.0, LONG_WINDOW)
+    rise = above - config.chance
+    if compares(config, goals=e.goals):
+        gain = jnp.clip(safe - m.safe / jnp.maximum(m.length, 1.0) * e.steps, -2.0, 1.0)
+        push = jnp.where(e.success, relu(over - OFTEN), -1.0 * (failed > OFTEN))
+        rise = jnp.where(m.over > HARD, _sides(m) * gain + push, rise)
+    most = config.lam_most if e.goals and config.lam_most is not None else MOST
+    return m._replace(
+        lam=jnp.clip(jnp.exp(config.lam_step * rise) * jnp.maximum(m.lam, LEAST), LEAST, most),
+        episodes=m.episodes + 1,
+        over=over,
+        failed=failed,
+        safe=m.safe + new * (safe - m.safe),
+        length=m.length + new * (e.steps - m.length),
+    )
 
 
 class Pid(NamedTuple):
@@ -155,7 +192,7 @@ def after_episode(m: Multiplier, e: Ended, config: MultiplierConfig, units: Unit
     if units is None:
         return RULES[config.rule](m, e, config)
     each = known(units.cost)
-    pure = Ended(e.cost / each, e.aim / each, e.goals)
+    pure = e._replace(cost=e.cost / each, aim=e.aim / each)
     return scaled(RULES[config.rule](scaled(m, 1 / units.lam), pure, config), units.lam)
 
 
@@ -166,18 +203,14 @@ def scaled(m: Multiplier, factor: Array) -> Multiplier:
 
 def after_step(
     m: Multiplier,
-    cost: Array,
-    aim: Array,
+    ended: Ended,
     done: Array,
-    reached: Array,
     now: Array,
     config: MultiplierConfig,
     units: Units | None = None,
-    *,
-    goals: bool = True,
 ) -> Multiplier:
-    """The state after an environment step; `now` is the number of steps before it, `cost` [J] the episode's so far."""
+    """The state after an environment step; `now` is the number of steps before it, `ended` the episode so far."""
     when = done & m.begun & (now >= config.begins)
-    tuned = after_episode(m, Ended(cost, aim, goals), config, units)
+    tuned = after_episode(m, ended, config, units)
     m = jax.tree.map(lambda new, old: jnp.where(when, new, old), tuned, m)
-    return begin(m, reached, config.lam_start if units is None else config.lam_start * units.lam)
+    return begin(m, jnp.asarray(ended.success), config.lam_start if units is None else config.lam_start * units.lam)

@@ -9,7 +9,7 @@ from safedsr.core.config import EpsilonSchedule
 from safedsr.envs.grid.catalog import ROOM_NAMES
 from safedsr.envs.grid.config import OracleConfig
 from safedsr.paper.adaptation_tables import TextTable, write_tables
-from safedsr.paper.experiments import ABLATIONS, PLUS, SHIFTED, UNITS
+from safedsr.paper.experiments import ABLATIONS, PLUS, PLUS_COSTS, SHIFTED, UNITS
 from safedsr.runs.collect import load_results
 from safedsr.runs.labels import thousands
 from safedsr.runs.metrics import Summary, iqm, summarize
@@ -17,7 +17,7 @@ from safedsr.runs.reference import References, add_references, reference_of
 from safedsr.runs.results import Result, smooth
 
 FILE, UNKNOWN = "tables.md", "–"
-MAPS = tuple(PLUS + name for name in ("", "-fine", "-two-costs", "-four-rooms", "-four-rooms-bonus"))
+MAPS = (PLUS, *(f"{PLUS}-{name}" for name in (*PLUS_COSTS, "two-costs", "four-rooms", "four-rooms-bonus")))
 OTHER_UNITS = {PLUS: "none", **{f"{PLUS}-{name}": name for name in (*UNITS, *SHIFTED)}}
 MATCHED = {f"{name}-matched": f"{name}, matched" for name in ("safedsr", "safedqn")}
 CONTROLS = {PLUS: "none", **MATCHED, **{f"{PLUS}-{name}": name for name in ABLATIONS}}
@@ -93,8 +93,7 @@ def _map_line(result: Result, references: References) -> tuple[str, ...]:
 
 def variants_table(results: Sequence[Result], named: Mapping[str, str], title: str) -> TextTable:
     """Safe goals with the diamond costs, of runs that differ in one thing; `named` says in which, by run folder."""
-    known = [result for result in results if result.path.name != PLUS or result.costs == ("diamond",)]
-    found = {(result.path.name, result.layout): result for result in known}
+    found = {(result.path.name, result.layout): result for result in results}
     lines = []
     for folder, differs in named.items():
         here = [found.get((folder, layout)) for layout in ROOM_NAMES]

@@ -14,7 +14,7 @@ class SafeDsrPlusConfig(ValueBasedSettings):
 
     epsilon: EpsilonSchedule = EpsilonSchedule(epsilon_from=None, epsilon_to=None)
     multiplier: MultiplierConfig = MultiplierConfig(
-        rule="share", penalty_start=None, lam_start=0.25, after_goal=True, lam_step=0.02, penalty_most=0.2, chance=0.02
+        rule="share", penalty_start=None, lam_start=0.25, after_goal=True, lam_step=0.02, tilt=0.2, chance=0.03
     )
     gamma: float = 0.99
     """Discount factor."""

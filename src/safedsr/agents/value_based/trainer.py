@@ -17,7 +17,7 @@ from jax import Array
 
 from safedsr.core import multiplier, replay, scaling, units
 from safedsr.core.exploration import epsilon_at, epsilon_greedy
-from safedsr.core.multiplier import Multiplier
+from safedsr.core.multiplier import Ended, Multiplier
 from safedsr.core.normalizer import Running
 from safedsr.core.units import Scale, Units
 from safedsr.envs.environment import Spec
@@ -184,7 +184,8 @@ def draw(count: int, state: State) -> tuple[State, Draws]:
 
 def choose(learner: Learner, config: Any, spec: Spec, state: State, obs: Array, luck: Array, now: Array) -> Choice:
     """The ε-greedy choice by Eq. (15)."""
-    greedy = jnp.argmax(learner.scores(state.learner, looker(spec)(state.scale, obs), state.multiplier.lam))
+    lam = multiplier.acting(state.multiplier, config.multiplier, goals=spec.success)
+    greedy = jnp.argmax(learner.scores(state.learner, looker(spec)(state.scale, obs), lam))
     return Choice(epsilon_greedy(luck, greedy, epsilon_at(now, config.epsilon), spec.actions))
 
 
@@ -211,10 +212,8 @@ def observe(
         measure = units.units(signals, aim)
         tuned = multiplier.scaled(tuned, measure.lam / before.lam)
     if phase != EVALUATE:
-        done, reached, goals = seen.done, seen.success, spec.success
-        tuned = multiplier.after_step(
-            tuned, seen.total, aim, done, reached, now, config.multiplier, measure, goals=goals
-        )
+        ended = Ended(seen.total, aim, spec.success, seen.success, seen.time.astype(jnp.float32))
+        tuned = multiplier.after_step(tuned, ended, seen.done, now, config.multiplier, measure)
     next_obs, terminated = seen.next_obs, seen.terminated.astype(jnp.float32)
     if learner.restart:
         next_obs, terminated = seen.start, jnp.where(seen.done & ~seen.terminated, JOINED, terminated)

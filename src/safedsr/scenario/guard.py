@@ -17,7 +17,7 @@ from safedsr.core.exploration import epsilon_at, epsilon_greedy
 from safedsr.envs.environment import Spec
 from safedsr.types import Choice, Draws, PyTree, Seen, Trainer
 
-HALF = 0.5  # share of simulated episodes that have to be safe; below it, the learner itself acts
+LEAST = 0.1  # share of simulated episodes that have to be safe; below it, the learner itself acts
 
 
 class Guarded(NamedTuple):

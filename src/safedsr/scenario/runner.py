@@ -22,7 +22,7 @@ from safedsr.runs.experience import from_rows, make_experience
 from safedsr.runs.job import Job
 from safedsr.scenario.course import Course, Phase
 from safedsr.scenario.diary import Diary
-from safedsr.scenario.guard import HALF, guarded, wrap
+from safedsr.scenario.guard import LEAST, guarded, wrap
 from safedsr.scenario.learners import Learner, Place, fixed_program, make_job
 from safedsr.types import PyTree, Rehearsal
 
@@ -168,7 +168,7 @@ class Runner:
         now = self.state.agent
         policy = jax.tree.map(lambda every, new: every.at[0, index].set(new), now.policy, agent.policy)
         self.state = self.state._replace(
-            agent=now._replace(policy=policy, acts=now.acts.at[0, index].set(share >= HALF))
+            agent=now._replace(policy=policy, acts=now.acts.at[0, index].set(share >= LEAST))
         )
 
 

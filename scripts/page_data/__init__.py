@@ -4,7 +4,18 @@ import importlib
 
 from page_data.registry import TEXTS, listed
 
-for _module in ("counts", "beside", "readme", "algorithms", "plus", "adaptation", "environments", "other", "transfer"):
+for _module in (
+    "counts",
+    "beside",
+    "readme",
+    "algorithms",
+    "plus",
+    "adaptation",
+    "environments",
+    "other",
+    "transfer",
+    "scenarios",
+):
     importlib.import_module(f"page_data.{_module}")  # each adds its functions
 
 __all__ = ["TEXTS", "listed"]

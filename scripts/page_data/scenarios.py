@@ -16,12 +16,17 @@ LEARNERS = tuple(name for name, one in CONTESTANTS.items() if one.kind in ("lear
 
 @cache
 def _rows() -> dict[str, dict[str, Row]]:
-    """The rows of each scenario by contestant, in the order of the set; those with fewer seeds are left out."""
+    """The rows of each scenario by contestant, in the order of the set."""
     found: dict[str, dict[str, Row]] = {one.name: {} for one in changing_v1()}
     for row in rows(read_results(sources.RESULTS / "changing-v1")):
-        if row.seeds >= SEEDS:
-            found[row.scenario][row.contestant] = row
+        found[row.scenario][row.contestant] = row
     return found
+
+
+def _complete(scenario: str, contestant: str) -> bool:
+    """Whether all seeds have run."""
+    row = _rows()[scenario].get(contestant)
+    return row is not None and row.seeds >= SEEDS
 
 
 @cache
@@ -44,8 +49,19 @@ def _until(row: Row) -> str:
 
 @text
 def changing_table(scenario: str) -> str:
-    """The contestants of a scenario, the least regret first: IQM over ten seeds and its 95 % interval."""
-    head = ["contestant", "violations", "excess", "regret", "safe share", "near", "steps until", "simulated", "updates"]
+    """The contestants of a scenario, the least regret first: IQM over seeds and its 95 % interval."""
+    head = [
+        "contestant",
+        "seeds",
+        "violations",
+        "excess",
+        "regret",
+        "safe share",
+        "near",
+        "steps until",
+        "simulated",
+        "updates",
+    ]
     lines = []
     for row in sorted(_rows()[scenario].values(), key=lambda row: row.regret.iqm):
         spent = [formats.count(x) for x in (row.simulated_steps + row.memory_steps, row.updates)]
@@ -57,22 +73,14 @@ def changing_table(scenario: str) -> str:
 
 
 @text
-def changing_missing() -> str:
-    """Which contestants have no results of ten seeds yet, by scenario."""
-    lines = []
-    for scenario, names in _expected().items():
-        missing = [name for name in names if name not in _rows()[scenario]]
-        if missing:
-            every = len(missing) == len(names)
-            lines.append([f"`{scenario}`", "all" if every else ", ".join(f"`{name}`" for name in missing)])
-    return formats.table(["scenario", "not run yet"], lines) if lines else "Every contestant has run in every scenario."
-
-
-@text
 def changing_done() -> str:
-    """How many rows there are, of all."""
-    done = sum(len([name for name in names if name in _rows()[one]]) for one, names in _expected().items())
-    return f"{done} of {sum(map(len, _expected().values()))}"
+    """How many rows there are with ten seeds, with fewer, and in all."""
+    pairs = [(scenario, name) for scenario, names in _expected().items() for name in names]
+    done = sum(_complete(*pair) for pair in pairs)
+    begun = sum(name in _rows()[scenario] for scenario, name in pairs)
+    return (
+        f"Of {len(pairs)} rows, {done} have ten seeds, {begun - done} have fewer, and {len(pairs) - begun} are missing."
+    )
 
 
 @text

@@ -245,8 +245,11 @@ def test_guests_and_the_oracle_take_part(tmp_path, capsys):
     capsys.readouterr()
     assert main(["scenario", "report", str(out), "--out", str(tmp_path / "report")]) == 0
     assert (tmp_path / "report" / "figures" / "safe-share-tiny.png").exists()
-    assert len(read_results(tmp_path / "report")) == 2  # packed
+    assert read_results(tmp_path / "report") == found  # packed
+    (tmp_path / "report" / "results.json.gz").write_bytes(b"torn")
     capsys.readouterr()
+    assert main(["scenario", "report", str(tmp_path / "report")]) == 2
+    assert "cannot be read as packed results" in capsys.readouterr().err
     assert main([*run[:-1], "--out", str(out)]) == 2  # not quick, in the same folder
     assert "of a quick run; choose another --out" in capsys.readouterr().err
 

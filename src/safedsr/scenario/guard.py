@@ -17,8 +17,6 @@ from safedsr.core.exploration import epsilon_at, epsilon_greedy
 from safedsr.envs.environment import Spec
 from safedsr.types import Choice, Draws, PyTree, Seen, Trainer
 
-LEAST = 0.1  # share of simulated episodes that have to be safe; below it, the learner itself acts
-
 
 class Guarded(NamedTuple):
     """A learner, and the policy that acts in its place if `acts`."""

@@ -22,7 +22,7 @@ from safedsr.runs.experience import from_rows, make_experience
 from safedsr.runs.job import Job
 from safedsr.scenario.course import Course, Phase
 from safedsr.scenario.diary import Diary
-from safedsr.scenario.guard import LEAST, guarded, wrap
+from safedsr.scenario.guard import guarded, wrap
 from safedsr.scenario.learners import Learner, Place, fixed_program, make_job
 from safedsr.types import PyTree, Rehearsal
 
@@ -164,12 +164,13 @@ class Runner:
             self.let_act(index, climbed.agent, climbed.share or 0.0)
 
     def let_act(self, index: int, agent: Agent, share: float) -> None:
-        """Let a policy act for a seed, if enough of its episodes were safe."""
-        now = self.state.agent
+        """Let a policy act for a seed; where there are goals, only if the required share of its episodes was safe.
+
+        A policy that seldom reaches the goal shows the learner little, so the learner itself acts then.
+        """
+        now, acts = self.state.agent, not self.job.terms.goals or share >= self.certificate.require
         policy = jax.tree.map(lambda every, new: every.at[0, index].set(new), now.policy, agent.policy)
-        self.state = self.state._replace(
-            agent=now._replace(policy=policy, acts=now.acts.at[0, index].set(share >= LEAST))
-        )
+        self.state = self.state._replace(agent=now._replace(policy=policy, acts=now.acts.at[0, index].set(acts)))
 
 
 def _with_policy(trainer: Any, own: State, policy: PyTree, key: Any) -> State:

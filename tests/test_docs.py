@@ -9,11 +9,12 @@ from pathlib import Path
 import docs_tables
 import numpy as np
 import pytest
-from page_data import formats, plus
+from page_data import formats, plus, readings
 
 from safedsr.agents.onpolicy.baselines import BASELINES
 from safedsr.envs.environment import Environment
 from safedsr.paper import plus_tables
+from safedsr.paper.experiments import READINGS
 from safedsr.runs.collect import load_results
 from safedsr.runs.metrics import iqm
 from safedsr.runs.reference import read_references, reference_of
@@ -140,6 +141,10 @@ def test_the_page_on_safedsr_plus_counts_as_the_run_folders_do():
         published()["safedsr-plus", "two-rooms", ("diamond",)], read_references(RESULTS / "plus"), plus_tables.ORACLE
     )
     assert reference and float(shown.split(";")[2]) == round(float(iqm(found)) / reference.safe_goal_count, 2)
+
+
+def test_every_reading_has_words():
+    assert set(readings.CHANGES) == {*readings.PUBLISHED, *(f"safedsr-{name}" for name in READINGS)}
 
 
 def test_pages_show_what_the_published_data_say(capsys):

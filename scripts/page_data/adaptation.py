@@ -194,7 +194,8 @@ def _cell(value: float, steps: list[int | None]) -> str:
 
 @cache
 def _readings() -> list[dict[str, Any]]:
-    return read_json(sources.RESULTS / "readings" / "adaptation.json")["rows"]
+    path = sources.RESULTS / "readings" / "adaptation.json"
+    return read_json(path)["rows"] if path.exists() else []
 
 
 def _read(name: str, costs: str, number: int, epsilon: float) -> list[dict[str, Any]]:
@@ -209,7 +210,7 @@ def adaptation_readings(costs: str) -> str:
     for name in dict.fromkeys(row["reading"] for row in _readings()):
         cells = [_reading_cell(name, costs, one.number) for one in EVALUATIONS]
         lines.append([f"`{name}`", *cells])
-    return formats.table(["reading", *(f"{one.number} {one.name.split()[0]}" for one in EVALUATIONS)], lines)
+    return formats.table_of_runs(["reading", *(f"{one.number} {one.name.split()[0]}" for one in EVALUATIONS)], lines)
 
 
 def _reading_cell(name: str, costs: str, number: int) -> str:
@@ -217,15 +218,3 @@ def _reading_cell(name: str, costs: str, number: int) -> str:
     rates = (rate(_middle(rows, "safe")) if rows else formats.UNKNOWN for rows in found)
     spent = (formats.fixed(_middle(rows, "cost"), 0) if rows else formats.UNKNOWN for rows in found)
     return f"{' / '.join(rates)} ({' / '.join(spent)})"
-
-
-@text
-def largest_reading_rate(costs: str, epsilon: str) -> str:
-    """The largest mean safe goal rate of all readings in phases 3, 5 and 7, at this ε, and which reading has it."""
-    found = {}
-    for name in dict.fromkeys(row["reading"] for row in _readings()):
-        for number in (3, 5, 7):
-            if rows := _read(name, costs, number, float(epsilon)):
-                found[name, number] = float(_column(rows, "safe").mean())
-    (name, number), value = max(found.items(), key=lambda item: item[1])
-    return f"{rate(value)} (`{name}`, phase {number})"

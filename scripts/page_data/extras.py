@@ -43,7 +43,7 @@ def five_times() -> str:
             ends, bests = ([f(one) for one in (usual, longer)] for f in (_rate, _largest))
             cells.append(f"{_pair(ends)} ({_pair(bests)})")
         lines.append([sources.NAMES[name], *cells])
-    return formats.table(["", *sources.ROOMS.values()], lines)
+    return formats.table_of_runs(["", *sources.ROOMS.values()], lines)
 
 
 def _largest(result: Result) -> float:
@@ -55,28 +55,14 @@ def _pair(rates: list[float]) -> str:
 
 
 @text
-def five_times_missing() -> str:
-    """The baselines that were not run with five times the steps."""
-    found = [sources.NAMES[name] for name in sorted(ON_POLICY) if _extra(f"{name}-five-times", "one-room") is None]
-    return ", ".join(found) or "none"
-
-
-@text
-def extra_rate(folder: str, layout: str) -> str:
-    """The safe goal rate at the end of a run in results/extras, in percent."""
-    found = _extra(folder, layout)
-    if found is None:
-        raise KeyError(f"no results of {folder} are stored")
-    return formats.percent(_rate(found))
-
-
-@text
-def extra_safe_goals(folder: str, layout: str) -> str:
-    """IQM of safe goals of a run in results/extras."""
-    found = _extra(folder, layout)
-    if found is None:
-        raise KeyError(f"no results of {folder} are stored")
-    return formats.count(_safe(found))
+def longer_safedqn() -> str:
+    """SafeDQN in two rooms: safe goal rate at the end and its largest, 500 000 → 2 500 000 steps."""
+    longer = _extra("safedqn-long", "two-rooms")
+    if longer is None:
+        return formats.NOT_RUN
+    usual = sources.result("safedqn", "two-rooms", "diamond")
+    ends, bests = ([f(one) for one in (usual, longer)] for f in (_rate, _largest))
+    return f"{_pair(ends)} % ({_pair(bests)} %)."
 
 
 @text
@@ -96,11 +82,14 @@ def _beside(pairs: list[tuple[str, str, str]]) -> str:
     lines = []
     for usual, other, label in pairs:
         found = [_extra(other, layout) for layout in sources.ROOMS]
-        cells = [
-            f"{formats.count(sources.summary(usual, layout, 'diamond', counts.SAFE).iqm)} → {formats.count(_safe(one))}"
-            for layout, one in zip(sources.ROOMS, found, strict=True)
-            if one
-        ]
-        if cells:
+        cells = [_both(usual, layout, one) for layout, one in zip(sources.ROOMS, found, strict=True)]
+        if any(found):
             lines.append([label, *cells])
-    return formats.table(["", *sources.ROOMS.values()], lines)
+    return formats.table_of_runs(["", *sources.ROOMS.values()], lines)
+
+
+def _both(usual: str, layout: str, other: Result | None) -> str:
+    if other is None:
+        return formats.UNKNOWN
+    before = sources.summary(usual, layout, "diamond", counts.SAFE).iqm
+    return f"{formats.count(before)} → {formats.count(_safe(other))}"

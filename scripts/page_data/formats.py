@@ -7,6 +7,7 @@ from safedsr.runs.labels import thousands
 from safedsr.runs.metrics import Summary
 
 UNKNOWN = "–"
+NOT_RUN = "not run yet."
 
 
 def count(value: float) -> str:
@@ -45,6 +46,11 @@ def interval(found: Summary) -> str:
 def quartiles(found: Summary) -> str:
     """The 25th and 75th percentile of counts."""
     return f"[{count(found.p25)}, {count(found.p75)}]"
+
+
+def table_of_runs(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table of the runs that there are, or a word that there is none."""
+    return table(head, rows) if rows else NOT_RUN
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -126,24 +126,6 @@ def _distance(one: Fit) -> str:
 
 
 @text
-def reading_distance(folder: str) -> str:
-    """The distance of a reading from the paper's numbers, as a factor."""
-    found = fit(folder)
-    if found is None:
-        raise KeyError(f"no results of {folder} are stored")
-    return _distance(found)
-
-
-@text
-def reading_counts(folder: str, what: str) -> str:
-    """IQMs in one, two and three rooms; WHAT is free, goals or safe."""
-    found = fit(folder)
-    if found is None:
-        raise KeyError(f"no results of {folder} are stored")
-    return _triple(getattr(found, what))
-
-
-@text
-def readings_tried() -> str:
-    """How many readings are in the table, without repetitions by fresh seeds."""
-    return str(sum(not name.endswith(FRESH) for name, _, _ in _found()))
+def readings_missing() -> str:
+    """The readings that were not run yet."""
+    return ", ".join(f"`{name.removeprefix('safedsr-')}`" for name in CHANGES if fit(name) is None) or "none"

@@ -9,6 +9,7 @@ import jax
 import pytest
 from tiny import same_trees
 
+from safedsr.agents.registry import find_algorithm
 from safedsr.cli import main
 from safedsr.engine.program import Program
 from safedsr.engine.train import Stopped
@@ -20,6 +21,7 @@ from safedsr.paper.experiments import (
     MATCHED,
     ON_POLICY,
     QUICK_SETTINGS,
+    READINGS,
     SHIFTED,
     UNITS,
     RunGroup,
@@ -66,6 +68,17 @@ def test_the_baselines_are_those_of_the_paper():
         assert {environment.budgets for environment in job.tasks} == {(5.0,)}
         assert job.train.steps == 500_000 and job.train.trajectories == 100_000
     assert tasks["safedsr"].agent.terminal == "cut" and tasks["safedsr-absorb"].agent.terminal == "absorb"
+
+
+def test_readings_change_what_they_name_and_nothing_else():
+    for quick in (False, True):
+        jobs = {task.name: task.job for task in plan("readings", quick=quick)}
+        assert list(jobs) == [f"safedsr-{name}" for name in READINGS]
+    usual = asdict(find_algorithm("safedsr").settings("paper"))
+    for task in plan("readings"):
+        how = READINGS[task.name.removeprefix("safedsr-")]
+        changed = {name: value for name, value in asdict(task.job.agent).items() if value != usual[name]}
+        assert changed == how.get("settings", {}) and (changed or how.keys() & {"grid", "budget"})
 
 
 def test_the_extras_are_those_of_the_text():

@@ -24,9 +24,10 @@ def reproduce(
         Annotated[
             str,
             tyro.conf.arg(
-                help="baselines (Tables 3 to 7), extras (additional experiments of Sec. 5.3), plus (SafeDSR-plus and "
-                "its ablations), adaptation (changing costs, Sec. 5.4), or transfer (SFT-CoP's benchmark). The last "
-                "two have flags of their own: safedsr reproduce adaptation --help."
+                help="baselines (Tables 3 to 7), extras (additional experiments of Sec. 5.3), readings (other "
+                "readings of SafeDSR), plus (SafeDSR-plus and its ablations), adaptation (changing costs, Sec. 5.4), "
+                "or transfer (SFT-CoP's benchmark). The last two have flags of their own: "
+                "safedsr reproduce adaptation --help."
             ),
         ]
     ],

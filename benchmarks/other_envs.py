@@ -10,8 +10,10 @@
 
 Every side is a process that has compiled and warmed up before. The sides take turns of a few seconds; the ratio of a
 round is our steps per second divided by those beside it, and a line shows the median and the range of all rounds.
-PyTorch has its own number of threads or one, whichever is faster. Stable-Baselines3 and rejax are installed into
-virtual environments of their own; rows 2 and 3 run in that of rejax on both sides, with the same JAX.
+With --processor-time, seconds are those of the processor, which other programs on the machine hardly change; rows whose
+sides are several processes are left out then. PyTorch has its own number of threads or one, whichever is faster.
+Stable-Baselines3 and rejax are installed into virtual environments of their own; rows 2 and 3 run in that of rejax on
+both sides, with the same JAX.
 """
 
 import argparse
@@ -25,6 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from other_envs_common import PROCESSOR_TIME
 from rich.console import Console
 from rich.table import Table
 
@@ -199,6 +202,7 @@ def make_rows() -> dict[int, Row]:
 
 
 PARTS = {1: [1], 2: [2], 3: [3], 4: [4, 5]}  # the rows of the command line
+SINGLE = (1, 3, 4)  # every side is one process
 
 
 def interpreter(name: str, folder: Path) -> Path:
@@ -295,14 +299,21 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", choices=PARTS, default=list(PARTS), help="which comparisons")
     parser.add_argument("--quick", action="store_true", help="three short rounds: does it work?")
     default = Path("~/.cache/safedsr-bench").expanduser()
+    parser.add_argument("--processor-time", action="store_true", help="for a busy machine; rows 1, 3 and 4")
+    parser.add_argument("--seconds", type=float, help="of a turn")
     parser.add_argument("--venvs", type=Path, default=default, help="folder of the virtual environments")
     parser.add_argument("--source", type=Path, default=HERE.parent / "src", help="src folder of another version")
     parser.add_argument("--json", type=Path, help="file for all numbers")
     options = parser.parse_args()
     places = Places(options.venvs, options.source)
     rounds, seconds = (3, 1.0) if options.quick else (9, 4.0)
+    seconds = options.seconds or seconds
     rows, lines, found = make_rows(), [], {}
-    for number in [part for row in options.rows for part in PARTS[row]]:
+    numbers = [part for row in options.rows for part in PARTS[row]]
+    if options.processor_time:
+        os.environ[PROCESSOR_TIME] = "1"  # of the workers
+        numbers = [number for number in numbers if number in SINGLE]
+    for number in numbers:
         row = rows[number]
         found[row.what] = measure(row, places, rounds, seconds)
         lines += compare(row, found[row.what])

@@ -5,6 +5,7 @@ steps that it took. This module needs Gymnasium alone, since PyTorch and rejax l
 """
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -29,15 +30,17 @@ DQN = {
 PPO = {"steps": 2_048, "minibatch": 64, "passes": 10, "learning_rate": 3e-4, "gae_lambda": 0.95, "clip": 0.2}
 PPO_EPOCHS = 8  # of one call
 WARM_UP = 2_000  # steps of a Q-learner before its first turn: updates have begun
+PROCESSOR_TIME = "BENCHMARK_PROCESSOR_TIME"  # set: seconds are those of the processor, of all threads of a worker
 EPISODE = 200  # steps of an episode of the environment that waits
 
 
 def serve(take: Callable[[], int], began: float) -> None:
     """Tell how long the start took since `began`; then call `take`, which returns its steps, again and again."""
+    clock = time.process_time if os.environ.get(PROCESSOR_TIME) else time.perf_counter
     _say(start=time.perf_counter() - began)
     for line in sys.stdin:
-        steps, first, seconds = 0, time.perf_counter(), float(line)
-        while (spent := time.perf_counter() - first) < seconds:
+        steps, first, seconds = 0, clock(), float(line)
+        while (spent := clock() - first) < seconds:
             steps += take()
         _say(steps=steps, seconds=spent)
 

@@ -17,6 +17,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -262,9 +263,9 @@ def main() -> None:
     os.environ |= {"JAX_PLATFORMS": "cpu", "SAFEDSR_CORES": "1"}  # of the processes below: single agents are small
     work = partial(measure, args.environment, args.algorithm, run)
     waiting = [seed for seed in args.seeds if not run.with_name(f"{args.algorithm}-{seed}.csv").exists()]
-    with multiprocessing.get_context("spawn").Pool(args.at_once) as pool:
-        for rows in pool.imap_unordered(work, waiting):
-            for row in rows:
+    with ProcessPoolExecutor(args.at_once, multiprocessing.get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(work, seed) for seed in waiting]):
+            for row in done.result():
                 print({name: round(v, 3) if isinstance(v, float) else v for name, v in row.items()}, flush=True)
 
 

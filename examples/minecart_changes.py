@@ -11,10 +11,10 @@ same; with two λ, it has the means over the draws.
 
 import argparse
 import csv
-import itertools
 import json
 import multiprocessing
 import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 
@@ -76,9 +76,10 @@ def main() -> None:
     job = json.loads((args.run / "config.json").read_text())
     work = partial(measure, args.run, [task["budgets"][0] for task in job["tasks"]])
     rows: list[dict[str, object]] = []
-    with multiprocessing.get_context("spawn").Pool(args.at_once) as pool:
-        for more in pool.imap_unordered(work, itertools.product((False, True), job["seeds"])):
-            rows += more
+    with ProcessPoolExecutor(args.at_once, multiprocessing.get_context("spawn")) as pool:
+        parts = [(mixture, seed) for mixture in (False, True) for seed in job["seeds"]]
+        for done in as_completed([pool.submit(work, part) for part in parts]):
+            rows += done.result()
             rows.sort(key=lambda row: tuple(row[name] for name in ORDER))
             with args.csv.open("w", newline="") as file:
                 table = csv.DictWriter(file, list(rows[0]), lineterminator="\n")

@@ -12,7 +12,7 @@ MEASURED = "environments/measured.csv"
 MINECART = "environments/minecart.csv"
 CHANGES = "environments/minecart-changes.csv"
 NAMES = {**sources.NAMES, "safedqn": "SafeDQN", "safedsr": "SafeDSR", "safedsr-plus": "SafeDSR-plus"}
-CARTS = ("safedsr-plus", "safedqn", "safedsr", "ppo-lag", "cpo")
+AGENTS = ("safedsr-plus", "safedqn", "safedsr", "ppo-lag", "cpo")
 STAGES = {
     "trained": "",
     "changed": ", new cost",
@@ -32,10 +32,7 @@ def _carts(algorithm: str, budget: str) -> list[tuple[float, float]]:
 def minecart() -> str:
     """Policies within the budget, of ten; the median ore of these; the most ore of these."""
     budgets = list(dict.fromkeys(row["budget"] for row in sources.rows(MINECART)))
-    lines = [[NAMES[name], *(_cart_cell(_carts(name, b), float(b)) for b in budgets)] for name in CARTS]
-    for words, mixture in (("one λ from memory", "False"), ("two λ from memory", "True")):
-        own = [_adapted_carts(trained=b, price="1.0", budget=b, mixture=mixture) for b in budgets]
-        lines.insert(1 + (mixture == "True"), [f"– {words}", *map(_cart_cell, own, map(float, budgets))])
+    lines = [[NAMES[name], *(_cart_cell(_carts(name, b), float(b)) for b in budgets)] for name in AGENTS]
     front = {row["budget"]: float(row["discounted_ore_1"]) for row in sources.rows("environments/minecart-front.csv")}
     lines.append(["best single policy known", *(_ore(front[budget]) for budget in budgets)])
     return formats.table(["fuel at most", *budgets], lines)
@@ -43,31 +40,26 @@ def minecart() -> str:
 
 @text
 def minecart_changes() -> str:
-    """Agents of fuel ≤ 0.85, adapted from memory to other budgets and prices."""
-    rows = [row for row in sources.rows(CHANGES) if float(row["trained_budget"]) == 0.85]
-    cases = list(dict.fromkeys((row["price"], row["budget"]) for row in rows))
+    """Agents with a λ from memory for their own budget, and those of fuel ≤ 0.85 for other budgets and prices."""
+    groups: dict[tuple[float, ...], list[dict[str, str]]] = {}
+    for row in sources.rows(CHANGES):
+        key = (row["price"] != "1.0" or row["trained_budget"] != row["budget"], row["trained_budget"])
+        groups.setdefault((*map(float, key), float(row["price"]), float(row["budget"])), []).append(row)
     lines = []
-    for price, budget in cases:
-        some = [row for row in rows if (row["price"], row["budget"]) == (price, budget)]
-        cells = [
-            _cart_cell(_adapted_carts("0.85", price, budget, mixture), float(budget)) for mixture in ("False", "True")
-        ]
-        seconds = [float(row["seconds"]) for row in some]
-        known = _ore(float(some[0]["best_known"]))
-        lines.append(
-            [price, formats.fixed(float(budget), 2), *cells, known, formats.fixed(float(np.median(seconds)), 0)]
-        )
-    return formats.table(["price of fuel", "budget", "one λ", "two λ", "best single policy known", "seconds"], lines)
+    for (_, trained, price, budget), rows in sorted(groups.items()):
+        carts = [(float(row["discounted_ore_1"]), float(row["discounted_fuel"])) for row in rows]
+        seconds = formats.fixed(float(np.median([float(row["seconds"]) for row in rows])), 0)
+        numbers = (formats.fixed(trained, 2), formats.fixed(price, 1), formats.fixed(budget, 2))
+        known = _ore(float(rows[0]["best_known"]))
+        lines.append([*numbers, f"{_cart_cell(carts, budget)}", known, seconds])
+    head = ["trained for", "price of fuel", "budget", "ore 1", "best single policy known", "seconds"]
+    return formats.table(head, lines)
 
 
-def _adapted_carts(trained: str, price: str, budget: str, mixture: str) -> list[tuple[float, float]]:
-    """Discounted ore 1 and fuel of every seed after an adaptation from memory."""
-    wanted = (float(trained), float(price), float(budget), mixture)
-    return [
-        (float(row["discounted_ore_1"]), float(row["discounted_fuel"]))
-        for row in sources.rows(CHANGES)
-        if (float(row["trained_budget"]), float(row["price"]), float(row["budget"]), row["mixture"]) == wanted
-    ]
+@text
+def minecart_changes_seeds() -> str:
+    """The number of seeds of the adaptations in minecart."""
+    return str(len({row["seed"] for row in sources.rows(CHANGES)}))
 
 
 def _cart_cell(carts: list[tuple[float, float]], budget: float) -> str:
@@ -99,14 +91,15 @@ def measured(environment: str) -> str:
     columns["safe"] = ("safe goals" if success else "safe episodes", lambda x: formats.fixed(x, 2))
     columns["cost"] = ("cost", lambda x: formats.fixed(x, 2 if max(float(r["cost"]) for r in rows) < 10 else 0))
     lines = []
-    for algorithm in dict.fromkeys(row["algorithm"] for row in rows):
+    for algorithm in AGENTS:
         for stage, words in STAGES.items():
             some = [row for row in rows if (row["algorithm"], row["stage"]) == (algorithm, stage)]
             if some:
                 numbers = [_interval(some, name, show) for name, (_, show) in columns.items()]
-                lines.append([f"{NAMES[algorithm]}{words}", *numbers, _certified(some), _steps(some), _seconds(some)])
+                more = (_certified(some), _steps(some), _seconds(some))
+                lines.append([f"{NAMES[algorithm]}{words}", str(len(some)), *numbers, *more])
     heads = (head for head, _ in columns.values())
-    return formats.table(["", *heads, "certified", "steps", "seconds"], lines)
+    return formats.table(["", "seeds", *heads, "certified", "steps", "seconds"], lines)
 
 
 def _certified(rows: list[dict[str, str]]) -> str:

@@ -22,7 +22,8 @@ from safedsr.agents.safedsr.equations import DsrPolicy, Weights, all_features, b
 from safedsr.agents.safedsr.learner import go_on, init
 from safedsr.agents.safedsr.rehearsal import learn_from
 from safedsr.core.replay import Codec
-from safedsr.engine.evaluate import Outcome, run_episodes, run_keys
+from safedsr.engine import evaluate
+from safedsr.engine.evaluate import Outcome, run_episodes, run_keys, walked
 from safedsr.engine.program import Program
 from safedsr.envs.environment import Spec
 from safedsr.envs.grid.environment import scene_of
@@ -235,6 +236,21 @@ def test_the_search_looks_between_and_above_the_values_of_the_ladder(monkeypatch
     found, _ = search_penalty(with_lam(moved, [3.0]), moved.task)
     assert wanted / 1.2 <= float(found.policy.lam[0]) <= wanted * 1.2
     assert len(set(tried)) <= len(LADDER) + 10 and (wanted > 51 or max(tried) < 80)
+
+
+def test_on_an_accelerator_all_values_of_the_ladder_are_tried_together(monkeypatch, moved):
+    """The scores are those of one λ after the other, and so are the counted steps."""
+    lams, how = np.asarray(LADDER, np.float32)[:, None], {"task": moved.task, "epsilon": 0.1, "batches": 2}
+    moved = torn(moved)
+    before = walked()
+    wanted = penalty.scores(moved, lams, **how)
+    steps = walked() - before
+    for module in (penalty, evaluate):
+        monkeypatch.setattr(module, "accelerated", lambda: True)
+    monkeypatch.setattr(evaluate, "MANY", 500)
+    found = penalty.scores(moved, lams, **how)
+    assert found == wanted and walked() == before + 2 * steps
+    assert len({one.reward for one in found}) > 1
 
 
 def test_search_and_certificate_have_the_same_share_of_random_actions(monkeypatch, agent):

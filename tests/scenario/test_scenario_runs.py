@@ -21,7 +21,7 @@ from safedsr.paper.adaptation_runs import run_stages
 from safedsr.runs.config import TrainConfig
 from safedsr.runs.folder import load_run
 from safedsr.runs.job import grid_job
-from safedsr.scenario import adaptive, learners
+from safedsr.scenario import adaptive, learners, runner
 from safedsr.scenario.adaptive import Adaptive, run_adaptive
 from safedsr.scenario.course import make_course
 from safedsr.scenario.diary import Diary
@@ -136,7 +136,7 @@ def told(tmp_path_factory):
     folder = tmp_path_factory.mktemp("told")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(learners, "CHUNK", 20)
-        patch.setattr(adaptive, "SPEND", adaptive.ClimbConfig(updates=8))
+        patch.setattr(runner, "SPEND", runner.ClimbConfig(updates=8))
         course = tiny_course(ends=(240, 320))
         diary = diary_of(course)
         one, base = Adaptive(tiny_learner("safedsr-plus"), "memory"), folder / "base.safetensors"
@@ -165,8 +165,41 @@ def test_a_result_accounts_for_everything(told):
     assert second["regret"] == pytest.approx(known[1]["safe"] - second["safe"])
 
 
+def test_the_automatic_agent_acts_with_what_simulated_episodes_have_shown(tmp_path, monkeypatch):
+    """It changes the policy that acts only at a check, goes on from its last save, and accounts for its checks."""
+    monkeypatch.setattr(runner, "SPEND", runner.ClimbConfig(updates=8))
+    monkeypatch.setattr(adaptive, "CHECK", 20)
+    course, learner = tiny_course(ends=(240, 320)), tiny_learner("safedsr-plus")
+    acted = []
+    let_act = runner.Runner.let_act
+
+    def watched(self, index, agent, share):
+        let_act(self, index, agent, share)
+        acted.append((self.diary.step, share, bool(self.state.agent.acts[0, index])))
+
+    def stop(step, steps):
+        if step == 300:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner.Runner, "let_act", watched)
+    monkeypatch.setattr(learners, "SAVE_SECONDS", 0.0)
+    where = Adaptive(learner, "auto"), (4, 5)
+    with pytest.raises(KeyboardInterrupt):
+        run_adaptive(course, *where, diary_of(course, (4, 5)), place_at(tmp_path / "a", stop), tmp_path / "base")
+    again, straight = diary_of(course, (4, 5)), diary_of(course, (4, 5))
+    run_adaptive(course, *where, again, place_at(tmp_path / "a"), tmp_path / "base")
+    few = len(acted)
+    run_adaptive(course, *where, straight, place_at(tmp_path / "b"), tmp_path / "base")
+    assert again.step == 320 and all(same_episodes(straight.episodes(s), again.episodes(s)) for s in (4, 5))
+    assert {step for step, _, _ in acted[few:]} <= {240, 260, 280, 300} and [step for step, _, _ in acted[few:]][
+        :2
+    ] == [240, 240]
+    assert all(acts == (share >= 0.97) for _, share, acts in acted)
+    assert straight.spent["simulated_steps"][1].min() > 2_000 and straight.rate[1].min() > 0
+
+
 def test_an_agent_that_nobody_tells_notices(tmp_path, monkeypatch):
-    monkeypatch.setattr(adaptive, "SPEND", adaptive.ClimbConfig(updates=8))
+    monkeypatch.setattr(runner, "SPEND", runner.ClimbConfig(updates=8))
     monkeypatch.setattr("safedsr.scenario.watch.LIMIT", -1.0)  # an alarm after every chunk, but for the pauses
     course = tiny_course("false", ends=(240, 320))
     diary, place = diary_of(course), place_at(tmp_path / "state.safetensors")
@@ -212,8 +245,11 @@ def test_guests_and_the_oracle_take_part(tmp_path, capsys):
     capsys.readouterr()
     assert main(["scenario", "report", str(out), "--out", str(tmp_path / "report")]) == 0
     assert (tmp_path / "report" / "figures" / "safe-share-tiny.png").exists()
-    assert len(read_results(tmp_path / "report")) == 2  # packed
+    assert read_results(tmp_path / "report") == found  # packed
+    (tmp_path / "report" / "results.json.gz").write_bytes(b"torn")
     capsys.readouterr()
+    assert main(["scenario", "report", str(tmp_path / "report")]) == 2
+    assert "cannot be read as packed results" in capsys.readouterr().err
     assert main([*run[:-1], "--out", str(out)]) == 2  # not quick, in the same folder
     assert "of a quick run; choose another --out" in capsys.readouterr().err
 

@@ -1,6 +1,6 @@
 """Level "penalty": λ for new costs, by a search over simulated episodes or learnt on-policy as in the paper."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from safedsr.core.config import MultiplierConfig
 from safedsr.core.exploration import epsilon_greedy
 from safedsr.core.multiplier import Ended, Multiplier
 from safedsr.core.units import Units
-from safedsr.engine.evaluate import Outcome, run_keys
+from safedsr.engine.evaluate import Outcome, accelerated, run_keys
 from safedsr.envs import episode as episodes
 from safedsr.envs.environment import Environment, Task
 from safedsr.envs.episode import Episode
@@ -72,6 +72,20 @@ def outcome_of(agent: TrainedPolicy, task: Task, epsilon: float, batches: int = 
     return Outcome(*(np.concatenate(field) for field in zip(*found, strict=True)))
 
 
+def scores(
+    agent: TrainedPolicy, lams: np.ndarray, task: Task, epsilon: float, batches: int = 1, required: float = 1.0
+) -> list[Score]:
+    """The score of each λ [L, J]. An accelerator runs the episodes of all λ together, which is faster there."""
+    if agent.job.environment.host or not accelerated():
+        how = {"task": task, "epsilon": epsilon, "batches": batches, "required": required}
+        return [score(with_lam(agent, lam), **how) for lam in lams]
+    keys = jax.random.split(jax.random.key(0), FINAL_BATCHES * BATCH)[: batches * BATCH]
+    own = jnp.repeat(jnp.asarray(lams, jnp.float32), len(keys), axis=0)
+    every = run_keys(agent, task, keys[np.arange(len(own)) % len(keys)], epsilon, own)
+    each = [slice(n * len(keys), (n + 1) * len(keys)) for n in range(len(lams))]
+    return [judge(Outcome(*(x[one] for x in every)), task, agent.job.terms, required) for one in each]
+
+
 def judge(o: Outcome, task: Task, terms: Terms, required: float) -> Score:
     """The score of these episodes."""
     over = float(np.maximum(o.cost - np.asarray(task.budgets, np.float32), 0).mean(0).sum())
@@ -92,9 +106,9 @@ def search_penalty(
     """The agent with the λ of the best score; with several costs, each λ_j is searched in turn, twice."""
     lam = np.asarray(agent.policy.lam, np.float32)
     agent = with_lam(agent, lam)  # one λ, also if it was a mixture
-    judged = partial(score, task=task, epsilon=epsilon, required=required)
+    judged = partial(scores, agent, task=task, epsilon=epsilon, required=required)
     ladder = np.asarray(steps_of(agent.job.terms)[0], np.float32)[:, None] * lam_unit(agent, task)
-    best = judged(agent, batches=FINAL_BATCHES)
+    best = judged(lam[None], batches=FINAL_BATCHES)[0]
     turns = [*range(len(lam))] * (2 if len(lam) > 1 else 1)
     for n, j in enumerate(turns):
 
@@ -118,7 +132,7 @@ def lam_unit(agent: TrainedPolicy, task: Task) -> np.ndarray:
 
 def _search_one(
     agent: TrainedPolicy,
-    judged: Callable[..., Score],
+    judged: Callable[..., list[Score]],
     ladder: np.ndarray,
     lam: np.ndarray,
     best: Score,
@@ -135,15 +149,18 @@ def _search_one(
     def choice(value: float) -> np.ndarray:
         return np.where(np.arange(len(lam)) == j, np.float32(value), lam)
 
-    def look(value: float) -> None:
-        told(min(len(tried) / (len(ladder) + 2 * len(FINER) + FINALISTS), 1.0))
-        tried[value] = judged(with_lam(agent, choice(value)))
+    def judge_all(values: Sequence[float], batches: int = 1) -> list[Score]:
+        return judged(np.stack([choice(value) for value in values]), batches=batches)
+
+    def look(*values: float) -> None:
+        for some in [values] if accelerated() else [[value] for value in values]:
+            told(min(len(tried) / (len(ladder) + 2 * len(FINER) + FINALISTS), 1.0))
+            tried.update(zip(some, judge_all(some), strict=True))
 
     def top() -> float:
         return max(tried, key=tried.__getitem__)
 
-    for value in map(float, ladder):
-        look(value)
+    look(*map(float, ladder))
     most = float(ladder[-1])
     while top() == most < LARGEST / LADDER[-1] * float(ladder[-1]) and tried[most].safe < enough:
         most *= 2
@@ -152,10 +169,9 @@ def _search_one(
         middle = top()
         if middle == 0 or (agent.job.terms.goals and tried[middle].safe >= enough):
             break
-        look(middle / factor)
-        look(middle * factor)
-    for value in sorted(tried, key=tried.__getitem__, reverse=True)[:FINALISTS]:
-        found = judged(with_lam(agent, choice(value)), batches=FINAL_BATCHES)
+        look(middle / factor, middle * factor)
+    finalists = sorted(tried, key=tried.__getitem__, reverse=True)[:FINALISTS]
+    for value, found in zip(finalists, judge_all(finalists, FINAL_BATCHES), strict=True):
         if found > best:
             lam, best = choice(value), found
     return lam, best

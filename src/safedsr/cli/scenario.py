@@ -46,16 +46,21 @@ def run(
     ] = (),
     seeds: Annotated[int | None, tyro.conf.arg(help="Number of seeds; 10, or 1 if quick.")] = None,
     first_seed: Annotated[int, tyro.conf.arg(help="The first seed.")] = 0,
-    quick: Annotated[bool, tyro.conf.arg(help="Few steps and small networks, to see that everything runs.")] = False,
+    quick: Annotated[
+        bool,
+        tyro.conf.arg(help="Few steps and small networks, to see that all runs; of a set, the public half."),
+    ] = False,
     out: Annotated[Path | None, tyro.conf.arg(help="Folder for the results; runs/scenarios if not given.")] = None,
 ) -> None:
     """Run contestants in a scenario, or in all of a set. Finished seeds are skipped, interrupted ones go on."""
     from safedsr.engine.lanes import use_cores
     from safedsr.scenario.contestants import CONTESTANTS, QUICK_ONES, find_contestant
-    from safedsr.scenario.sets import find_scenarios
+    from safedsr.scenario.sets import HELD_OUT, find_scenarios
     from safedsr.validation import seed_numbers
 
     scenarios = find_scenarios(scenario)
+    if quick:  # of a whole set, the public half
+        scenarios = [one for one in scenarios if not one.name.startswith(HELD_OUT)] or scenarios
     chosen = [find_contestant(name) for name in algorithms or (QUICK_ONES if quick else CONTESTANTS)]
     numbers = seed_numbers(first_seed, seeds or (1 if quick else 10))
     folder = out or Path("runs") / ("scenarios-quick" if quick else "scenarios")
@@ -99,7 +104,7 @@ def list_all(as_json: Json = False) -> None:
 
 def report(
     folder: tyro.conf.Positional[Path],
-    out: Annotated[Path | None, tyro.conf.arg(help="Folder for table.md, results.json and the figures.")] = None,
+    out: Annotated[Path | None, tyro.conf.arg(help="Folder for table.md, results.json.gz and the figures.")] = None,
     as_json: Json = False,
 ) -> None:
     """Print the tables of a folder of results; with --out, also write them, a packed copy and the figures."""

@@ -24,7 +24,8 @@ from safedsr.validation import MOST, check_epsilon, require
 EPISODE_BYTES = 64  # of the key and the results of an episode, on the device and on the host
 WALKED = {"simulated_steps": 0, "memory_steps": 0}  # of all episodes that this process has run, for accounts
 DRAW = 2**31 - 1  # of an episode's key, for the draw of λ; steps use their number
-WALKERS = 64  # parallel episodes: efficient matrix products, and few idle places at the end
+WALKERS = 64  # parallel episodes on a CPU: efficient matrix products, and few idle places at the end
+MANY = 768  # on an accelerator, where more episodes take hardly longer
 
 
 class Estimate(NamedTuple):
@@ -96,8 +97,11 @@ def episode_keys(seed: int, episodes: int, costs: int) -> Array:
     return jax.random.split(jax.random.key(seed), episodes)
 
 
-def run_keys(agent: TrainedPolicy, task: Task, keys: Array, epsilon: float = 0.0) -> Outcome:
-    """Run one episode for each random key [n]; walks through memory, if the task is made of remembered transitions."""
+def run_keys(agent: TrainedPolicy, task: Task, keys: Array, epsilon: float = 0.0, lams: Array | None = None) -> Outcome:
+    """Run one episode for each random key [n]; walks through memory, if the task is made of remembered transitions.
+
+    With `lams` [n, J], each episode has a λ of its own; only compiled environments take them.
+    """
     if agent.mixture:
         return _run_mixture(agent, task, keys, epsilon)
     environment = with_costs(agent.job.environment, len(task.budgets))
@@ -109,14 +113,24 @@ def run_keys(agent: TrainedPolicy, task: Task, keys: Array, epsilon: float = 0.0
         job = agent.job
         how = epsilon, job.discount, job.train.processes
         return run_on_host(agent.values_of, environment, agent.policy, task.params, keys, *how)
-    where = environment, agent.policy, task.params
+    where, count = (environment, agent.policy, task.params), len(keys)
+    if many := accelerated():  # one program for any number of episodes
+        places = np.arange(-(-count // MANY) * MANY) % count
+        keys, lams = keys[places], None if lams is None else lams[places]
+    how = jnp.int32(count), jnp.float32(epsilon), lams
     outcome, ended = jax.device_get(
-        _run(agent.values_of, *where, keys, jnp.float32(epsilon), discount=agent.job.discount)
+        _run(agent.values_of, *where, keys, *how, discount=agent.job.discount, walkers=MANY if many else WALKERS)
     )
     if not ended:
         raise endless(environment)
+    outcome = Outcome(*(field[:count] for field in outcome))
     WALKED["memory_steps" if isinstance(task.params, Remembered) else "simulated_steps"] += int(outcome.length.sum())
     return outcome
+
+
+def accelerated() -> bool:
+    """Whether JAX computes on a GPU or TPU."""
+    return jax.default_backend() != "cpu"
 
 
 def draws(keys: Array, share: float) -> np.ndarray:
@@ -144,26 +158,29 @@ def _run_mixture(agent: TrainedPolicy, task: Task, keys: Array, epsilon: float) 
     return Outcome(*(np.concatenate(field)[order] for field in zip(*rows, strict=True)))
 
 
-@partial(jax.jit, static_argnames=("values", "environment", "discount"))
+@partial(jax.jit, static_argnames=("values", "environment", "discount", "walkers"))
 def _run(
     values: Any,
     environment: Environment,
     policy: PyTree,
     params: PyTree,
     keys: Array,
+    count: Array,
     epsilon: Array,
+    lams: Array | None,
     discount: float,
+    walkers: int,
 ) -> tuple[Outcome, Array]:
-    """Run up to `WALKERS` episodes in parallel; when one ends, the next episode takes its place.
+    """Run the first `count` episodes, `walkers` of them in parallel; when one ends, the next episode takes its place.
 
     Also returned: whether all of them have ended, as none may take longer than `most_steps`.
     """
-    count = len(keys)
-    walkers = min(WALKERS, count)
+    size, walkers = len(keys), min(walkers, len(keys))
 
-    def step(key: Array, before: Episode) -> tuple[Episode, Outcome, Array]:
-        luck_key, step_key = jax.random.split(jax.random.fold_in(key, before.time))
-        best = jnp.argmax(values(policy, before.obs).score)
+    def step(number: Array, before: Episode) -> tuple[Episode, Outcome, Array]:
+        luck_key, step_key = jax.random.split(jax.random.fold_in(keys[number], before.time))
+        own = policy if lams is None else policy._replace(lam=lams[number])
+        best = jnp.argmax(values(own, before.obs).score)
         luck = jax.random.uniform(luck_key, (2,))
         action = epsilon_greedy(luck, best, epsilon, environment.spec.actions)
         after, moment = episodes_of.step(environment, step_key, before, action, params, discount=discount)
@@ -173,15 +190,15 @@ def _run(
         return jax.vmap(partial(episodes_of.start, environment), (0, None))(keys[episode], params)
 
     def advance(walk: Walk) -> Walk:
-        running, so_far, done = jax.vmap(step)(keys[walk.episode], walk.running)
+        running, so_far, done = jax.vmap(step)(walk.episode, walk.running)
         done &= walk.episode < count
-        place = jnp.where(done, walk.episode, count)  # out of range, so not stored, while an episode runs
+        place = jnp.where(done, walk.episode, size)  # out of range, so not stored, while an episode runs
         outcome = jax.tree.map(lambda kept, new: kept.at[place].set(new, mode="drop"), walk.outcome, so_far)
         episode = jnp.where(done, walk.begun + jnp.cumsum(done) - 1, walk.episode)
         return Walk(episode, walk.begun + done.sum(), _where(done, begin(episode), running), outcome)
 
     first = jnp.arange(walkers)
-    start = Walk(first, jnp.int32(walkers), begin(first), _nothing(count, environment.spec.costs))
+    start = Walk(first, jnp.int32(walkers), begin(first), _nothing(size, environment.spec.costs))
 
     def go_on(walk: Walk) -> Array:
         runs = walk.episode < count

@@ -6,16 +6,28 @@ from typing import Any, NamedTuple
 from safedsr.errors import UserError, unknown
 
 ORACLE = "oracle"
-_SCHEDULE: dict[str, Any] = {"epsilon_from": None, "epsilon_to": None, "epsilon_end": 0.05, "penalty_start": None}
-_QUICK_VALUES: dict[str, Any] = {"batch_size": 32, "buffer_size": 2_000}
-PLUS: dict[str, Any] = {**_SCHEDULE, "plan_epsilon": 0.05, "train_start": 1_000}
+_VALUES: dict[str, Any] = {"epsilon_end": 0.05, "train_start": 1_000}
+_QUICK_VALUES: dict[str, Any] = {"batch_size": 32, "buffer_size": 2_000, "update_steps": 1}
+PLUS: dict[str, Any] = {**_VALUES, "plan_epsilon": 0.05}
 QUICK_PLUS: dict[str, Any] = {**_QUICK_VALUES, "kept": 20, "octaves": 3, "trunk": 32, "head": 16, "points": 64}
-QUICK_PLUS |= {"phi_batch": 16, "update_steps": 1}
-DQN: dict[str, Any] = {**_SCHEDULE, "train_start": 1_000}
+QUICK_PLUS |= {"phi_batch": 16}
+DQN, QUICK_DQN = _VALUES, {**_QUICK_VALUES, "hidden": (64, 64)}
+# On maps ε falls, and λ begins to change, after 20 % of a phase; in other environments after 60 %, with these settings.
+# There, λ of SafeDSR-plus keeps its first value until the first change: in minecart with ε = 0.05 (seed 0) it rose
+# without end, and the agent forgot the way.
+EXPLORES, EXPLORES_ELSEWHERE = 0.2, 0.6
+_ELSEWHERE: dict[str, Any] = {
+    "batch_size": 128,
+    "buffer_size": 150_000,
+    "gamma": 0.98,
+    "learning_rate": 3e-4,
+    "update_steps": 5,
+}
+PLUS_ELSEWHERE: dict[str, Any] = {**_ELSEWHERE, "beta_c": 0.25, "lam_start": 0.5}
+DQN_ELSEWHERE: dict[str, Any] = {**_ELSEWHERE, "hidden": (256, 256, 256)}
 ON_POLICY: dict[str, Any] = {"steps_per_epoch": 5_000, "decay_steps": 0, "start": "jax"}
 QUICK_ON_POLICY: dict[str, Any] = {"steps_per_epoch": 1_000, "update_iters": 2}
 SAFEDSR: dict[str, Any] = {"rule": "sign", "terminal": "cut"}
-QUICK_SAFEDSR: dict[str, Any] = {**_QUICK_VALUES, "update_steps": 2}
 # What the paper's schedules are as shares of its 500 000 training steps.
 SAFEDSR_SHARES = {"epsilon_from": 0.04, "epsilon_to": 0.2, "penalty_start": 0.2, "freeze": 0.1, "train_start": 0.03}
 BASELINES = ("ppo-lag", "trpo-pid", "cpo")
@@ -65,20 +77,22 @@ def enters(contestant: Contestant, silent: bool) -> bool:
     return not (silent and contestant.kind == "restart")
 
 
-def learner_of(contestant: Contestant, first: int) -> Any:
-    """The `Learner` of a contestant in a scenario whose first phase has so many steps."""
+def learner_of(contestant: Contestant, first: int, *, elsewhere: bool = False) -> Any:
+    """The `Learner` of a contestant in a scenario whose first phase has so many steps; `elsewhere`: not on a map."""
     from safedsr.scenario.learners import Learner
 
-    name = contestant.algorithm
+    name, restarts = contestant.algorithm, contestant.kind == "restart"
+    explores = EXPLORES_ELSEWHERE if elsewhere else EXPLORES
     if name == "safedsr-plus":
-        return Learner(name, PLUS, QUICK_PLUS, restarts=False)
+        settings = {**PLUS, **PLUS_ELSEWHERE, "penalty_start": first} if elsewhere else PLUS
+        return Learner(name, settings, QUICK_PLUS, explores=explores)
     if name == "safedsr":
         training = first * 5 // 6
         shares = {key: max(round(training * share / 500), 1) * 500 for key, share in SAFEDSR_SHARES.items()}
-        return Learner(name, {**SAFEDSR, **shares}, QUICK_SAFEDSR, staged=True)
-    restarts = contestant.kind == "restart"
+        return Learner(name, {**SAFEDSR, **shares}, {**_QUICK_VALUES, "update_steps": 2}, staged=True)
     if name == "safedqn":
-        return Learner(name, DQN, _QUICK_VALUES, restarts=restarts)
+        settings = {**DQN, **(DQN_ELSEWHERE if elsewhere else {})}
+        return Learner(name, settings, QUICK_DQN, restarts=restarts, explores=explores)
     if name in BASELINES:
         return Learner(name, ON_POLICY, QUICK_ON_POLICY, restarts=restarts, preset="repaired")
     raise UserError(f"'{contestant.name}' does not learn")

@@ -44,6 +44,7 @@ class Learner(NamedTuple):
     restarts: bool = False
     staged: bool = False  # SafeDSR's phases of evaluation, penalty and successor learning, as in the paper
     preset: str | None = None
+    explores: float | None = None  # share of a run in which ε falls and, if no setting says otherwise, λ stays
 
 
 class Place(NamedTuple):
@@ -70,6 +71,9 @@ def make_job(course: Course, learner: Learner, seeds: tuple[int, ...], over: int
     """The job of a learner; schedules that are shares of the run are shares of `over` steps."""
     found = find_algorithm(learner.algorithm)
     settings = {**learner.settings, **(learner.quick if course.quick else {})}
+    if learner.explores:
+        end = int(over * learner.explores)
+        settings = {"epsilon_from": min(over // 25, end), "epsilon_to": end, "penalty_start": end, **settings}
     agent = with_settings(found.settings(learner.preset), settings)
     agent = agent_for(EPISODE, over, agent, found.all_settings)
     period = agent.period

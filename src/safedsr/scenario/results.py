@@ -1,12 +1,15 @@
 """What a contestant reached, for each seed a small JSON file, and the tables made of these files."""
 
+import gzip
+import json
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from safedsr.errors import UserError
+from safedsr.errors import UserError, one_line
 from safedsr.runs import metrics, storage
 from safedsr.runs.config import EPISODE, Terms
 from safedsr.runs.metrics import PhaseNumbers, summarize
@@ -19,6 +22,7 @@ WORTHWHILE = 0.5  # share of the oracle's return from which a safe episode count
 POINTS = 100  # of a curve
 WINDOW = 5_000  # environment steps over which a safe share is computed
 ORACLE = "oracle.json"
+PACKED = "results.json.gz"
 
 
 class Row(NamedTuple):
@@ -102,10 +106,10 @@ def result_file(out: Path, scenario: str, contestant: str, seed: int) -> Path:
 
 
 def read_results(out: Path) -> list[dict[str, Any]]:
-    """All results in a folder: of each seed, or packed in results.json."""
-    packed = out / "results.json"
+    """All results in a folder: of each seed, or packed in one file."""
+    packed = out / PACKED
     if packed.is_file():
-        return storage.read_json(packed, ["results"])["results"]
+        return _unpack(packed)
     needed = ("scenario", "contestant", "seed", "phases", "curve")
     found = [storage.read_json(path, needed) for path in sorted(out.glob("*/*/*.json"))]
     if not found:
@@ -114,16 +118,19 @@ def read_results(out: Path) -> list[dict[str, Any]]:
 
 
 def pack(out: Path, target: Path) -> Path:
-    """Write all results of a folder into one file."""
+    """Write all results of a folder into one file, the same bytes each time."""
     storage.make_folder(target)
-    storage.write_text(target / "results.json", _compact({"results": read_results(out)}))
-    return target / "results.json"
+    text = json.dumps({"results": read_results(out)}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    data = gzip.compress(text.encode() + b"\n", mtime=0)
+    storage.write_atomic(target / PACKED, lambda file: file.write_bytes(data))
+    return target / PACKED
 
 
-def _compact(data: Any) -> str:
-    import json
-
-    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+def _unpack(path: Path) -> list[dict[str, Any]]:
+    try:
+        return json.loads(gzip.decompress(path.read_bytes()))["results"]
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error) as error:
+        raise UserError(f"{path} cannot be read as packed results of scenarios: {one_line(error)}") from None
 
 
 def grouped(results: Sequence[dict[str, Any]]) -> dict[tuple[str, str], list[dict[str, Any]]]:

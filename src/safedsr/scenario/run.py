@@ -98,7 +98,7 @@ def _take_part(
     if contestant.kind == "guest":
         run_guest(course, contestant.algorithm, seeds, diary)
         return
-    learner = learner_of(contestant, course.first)
+    learner = learner_of(contestant, course.first, elsewhere=course.grid is None)
     if contestant.kind == "adaptive":
         run_adaptive(course, Adaptive(learner, contestant.level), seeds, diary, place, base)
         return

@@ -37,7 +37,16 @@ def main() -> None:
     out = args.out or Path(tempfile.mkdtemp())
     print(f"{jax.devices()[0].device_kind}, {args.trials} trials in one program; agents: {', '.join(ARMS)}", flush=True)
     for name in args.agents.split(","):
-        run_arm(name, np.stack(rows), trials, out, until=until, say=lambda text: print(text, flush=True))
+        ends: list[float] = []  # processor time at the end of each task
+
+        def say(text: str, ends: list[float] = ends) -> None:
+            ends.append(time.process_time())
+            print(text, flush=True)
+
+        run_arm(name, np.stack(rows), trials, out, until=until, say=say)
+        if len(ends) > 1:
+            each = (ends[-1] - ends[0]) / (len(ends) - 1) / len(trials)
+            print(f"{name}: {each:.3f} s of processor time a task and trial, without the first task")
     for course in read_courses([out, *args.theirs]):
         seconds = course.values["seconds"][:, 1:] if course.agent in ARMS else course.values["seconds"]
         if seconds.size:

@@ -15,8 +15,9 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--figures", type=Path, help="draw the figures there")
+    parser.add_argument("--tasks", type=int, help="only so many tasks, of the trials that have them")
     args = parser.parse_args()
-    courses = read_courses(args.folders)
+    courses = read_courses(args.folders, args.tasks)
     for path in pack(courses, args.out):
         print(path)
     if args.figures:

@@ -99,6 +99,20 @@ def test_packed_tables_say_the_same(straight, tmp_path):
     assert float(parts[1].split(",")[3]) == pytest.approx(courses[0].within["traps"][:, 1:, 0].mean(), abs=1e-3)
 
 
+def test_only_trials_with_enough_tasks_count(tmp_path):
+    head, row = "agent,trial,task,reward,traps,greedy_reward,greedy_traps,greedy_goal,seconds", "1,0,1,0,1,2"
+    for agent, trials in (("known", (3, 2)), ("unknown", (1,))):  # so many tasks of each trial
+        lines = [f"{agent},{n + 1},{t + 1},{row}" for n, tasks in enumerate(trials) for t in range(tasks)]
+        (tmp_path / f"{agent}.csv").write_text("\n".join([head, *lines, ""]))
+    assert [(c.agent, c.trials, c.values["traps"].shape) for c in read_courses([tmp_path])] == [
+        ("known", (1, 2), (2, 2)),
+        ("unknown", (1,), (1, 1)),
+    ]
+    assert [(c.agent, c.trials, c.values["traps"].shape) for c in read_courses([tmp_path], 3)] == [
+        ("known", (1,), (1, 3))
+    ]
+
+
 def test_a_table_without_a_column_is_refused(tmp_path):
     (tmp_path / "other.csv").write_text("agent,trial,task\nx,1,1\n")
     with pytest.raises(UserError, match="no column 'reward'"):

@@ -23,7 +23,7 @@ NAMES = {
     "known-no-memory": "ours, no memory of steps",
     "known-no-foresight": "ours, ε not foreseen",
 }
-WITHIN = "within.csv"  # a table of another kind in the same folder
+WITHIN, SPEED = "within.csv", "speed.csv"  # tables of other kinds in the same folder
 KEPT = 10  # trap entries in 1 000 steps from which on the budget counts as kept
 
 
@@ -49,10 +49,13 @@ class Course(NamedTuple):
         return summarize(self.means(column))
 
 
-def read_courses(paths: Iterable[Path]) -> list[Course]:
-    """The agents in csv files, or in the csv files of folders; of each only the tasks that all its trials have."""
+def read_courses(paths: Iterable[Path], tasks: int | None = None) -> list[Course]:
+    """The agents in csv files, or in the csv files of folders; of each only the tasks that all its trials have.
+
+    With a number of tasks: these, of the trials that have them; agents without such a trial are left out.
+    """
     files = [file for path in paths for file in (sorted(path.glob("*.csv")) if path.is_dir() else [path])]
-    files = [file for file in files if file.name != WITHIN]
+    files = [file for file in files if file.name not in (WITHIN, SPEED)]
     rows: dict[str, list[dict[str, str]]] = {}
     for file in files:
         try:
@@ -65,15 +68,19 @@ def read_courses(paths: Iterable[Path]) -> list[Course]:
                 raise UserError(f"{file} has no column '{missing[0]}'; give tables that 'reproduce transfer' wrote")
             rows.setdefault(row["agent"], []).append(row)
     order = {name: n for n, name in enumerate(NAMES)}
-    return [_course(agent, rows[agent]) for agent in sorted(rows, key=lambda name: order.get(name, len(order)))]
+    agents = sorted(rows, key=lambda name: order.get(name, len(order)))
+    found = (_course(agent, rows[agent], tasks) for agent in agents)
+    return [course for course in found if course is not None]
 
 
-def _course(agent: str, rows: Sequence[dict[str, str]]) -> Course:
+def _course(agent: str, rows: Sequence[dict[str, str]], wanted: int | None) -> Course | None:
     by_trial: dict[int, dict[int, dict[str, str]]] = {}
     for row in rows:
         by_trial.setdefault(int(row["trial"]), {})[int(row["task"])] = row
-    trials = tuple(sorted(by_trial))
-    tasks = min(len(found) for found in by_trial.values())
+    trials = tuple(sorted(trial for trial, found in by_trial.items() if len(found) >= (wanted or 1)))
+    if not trials:
+        return None
+    tasks = wanted or min(len(found) for found in by_trial.values())
     columns = [name for name in NEEDED if name not in ("agent", "trial", "task")]
     values = {
         name: np.array([[float(by_trial[trial][t + 1][name]) for t in range(tasks)] for trial in trials])

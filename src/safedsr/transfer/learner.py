@@ -118,7 +118,9 @@ def learn(s: Traveller, visited: Array, params: PyTree, tools: Tools) -> Travell
     """Passes over the states of the last steps, then over the whole memory."""
     plan = plan_of(s, direction(s, params, s.multiplier.lam, tools), tools)
     both = tables.revisit(tools.config.recent, s.table, tables.all_onward(s.table, plan), visited, plan)
-    return s._replace(table=jax.lax.fori_loop(0, tools.config.sweeps, lambda _, b: tables.sweep(*b, plan), both)[0])
+    return s._replace(
+        table=jax.lax.fori_loop(0, tools.config.sweeps, lambda _, b: tables.sweep(b[0], b[1], plan), both)[0]
+    )
 
 
 def round_of(carry: tuple[Traveller, Walk], _: None, params: PyTree, tools: Tools):

@@ -100,7 +100,7 @@ def sweeps(count: int, table: Array, plan: Plan) -> Array:
     if not count:
         return table
     both = table, all_onward(table, plan)
-    return jax.lax.fori_loop(0, count, lambda _, both: sweep(*both, plan), both)[0]
+    return jax.lax.fori_loop(0, count, lambda _, both: sweep(both[0], both[1], plan), both)[0]
 
 
 def mean_of_cells(table: Array, m: Memory, cells: int) -> Array:

@@ -33,7 +33,7 @@ from safedsr.runs.job import job_from_dict, tasks_for
         ({"seeds": (-1,)}, r"seeds is \(-1,\); give numbers from 0 to"),
         ({"seeds": (2**32,)}, r"seeds is \(4294967296,\); give numbers from 0 to"),
         ({"steps": 50, "chunk": None}, "steps is 50; give a multiple of 20, the period of safedsr"),
-        ({"terminal": "absorbing"}, "terminal is 'absorbing'; possible: cut, cut-all, restart, restart-goal, absorb; did you mean 'absorb'?"),
+        ({"terminal": "absorbing"}, "terminal is 'absorbing'; possible: cut, .*, absorb; did you mean 'absorb'"),
         ({"batch_size": 8.5}, "batch_size is 8.5; give a whole number"),
         ({"beta_r": float("nan")}, "beta_r is nan; give a finite number"),
         ({"phi_hidden": (8, 0)}, r"phi_hidden is \(8, 0\); give whole numbers of at least 1"),

@@ -96,15 +96,16 @@ def _check_all(runner: Runner, tops: Tops, phase: Phase, state: PyTree, steps: i
 
 def _check(runner: Runner, tops: Tops, index: int, task: Task) -> Climbed:
     """Simulate what a seed has learnt, with its λ and that of the policy that acts, times several factors."""
-    own, judged = runner.bare(index, task), {"epsilon": runner.certificate.epsilon, "required": runner.enough}
+    own, enough = runner.bare(index, task), runner.enough
+    judged: dict[str, Any] = {"epsilon": runner.certificate.epsilon, "required": enough}
     acting = own.with_policy(jax.tree.map(lambda x: x[0, index], runner.state.agent.policy))
     if index not in tops:
-        tops[index] = worth(score(acting, task, batches=FINAL_BATCHES, **judged), runner.enough)
+        tops[index] = worth(score(acting, task, batches=FINAL_BATCHES, **judged), enough)
     lams = np.concatenate([np.outer(FACTORS, one.policy.lam) for one in (own, acting)]).astype(np.float32)
-    found = [worth(one, runner.enough) for one in scores(own, lams, task, **judged)]
+    found = [worth(one, enough) for one in scores(own, lams, task, **judged)]
     lam = lams[max(range(len(lams)), key=found.__getitem__)]
     confirmed = scores(own, lam[None], task, batches=FINAL_BATCHES, **judged)[0]
-    if worth(confirmed, runner.enough) > tops[index]:
+    if worth(confirmed, enough) > tops[index]:
         runner.let_act(index, with_lam(own, lam), confirmed.safe)
         tops[index] = worth(confirmed, runner.enough)
     return Climbed(own, "check", confirmed.safe)

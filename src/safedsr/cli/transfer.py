@@ -8,7 +8,7 @@ import tyro
 from safedsr.cli.parse import run_command
 from safedsr.errors import UserError
 
-TIMES = "--quick takes about two minutes on two cores; --full about an hour for each agent, or minutes on a GPU"
+TIMES = "--quick takes less than a minute on two cores; --full about an hour for each agent, or minutes on a GPU"
 NOT_COMPARABLE = "QUICK: two trials, few tasks and steps; these numbers are NOT comparable with those of --full."
 QUICK_TASKS, QUICK_STEPS, QUICK_TRIALS = 6, 5_000, 2
 FULL_TRIALS = 10

@@ -8,39 +8,69 @@ from page_data.registry import text
 from safedsr.runs.metrics import Summary
 from safedsr.transfer.summary import SPEED, Course, read_courses
 
-LONGER = ("41", "88")  # tasks in a row of the agents before the last changes
+TABLES = {
+    "agents": ("sftcopql", "rnsfql", "rasfql", "known", "unknown"),
+    "parts": (
+        *("known", "known-no-library", "known-no-rehearsal", "known-no-foresight"),
+        *("known-no-memory", "known-no-memory-no-library"),
+    ),
+}
+MEASURES = {  # title, digits, whether more is better
+    "reward": ("reward", 0, True),
+    "traps": ("trap entries", 0, False),
+    "greedy_reward": ("reward, ε = 0", 2, True),
+    "greedy_traps": ("trap entries, ε = 0", 2, False),
+    "greedy_goal": ("goals, ε = 0", 2, True),
+    "kept": ("steps until the budget is kept", 0, False),
+}
 
 
 @cache
-def _courses(tasks: str) -> dict[str, Course]:
-    """The agents by name: those of today for the first tasks, those before the last changes for more of them."""
-    folder = sources.RESULTS / "transfer"
-    folder = folder / "longer" if tasks in LONGER else folder
-    return {course.agent: course for course in read_courses([folder], int(tasks))}
+def _courses() -> dict[str, Course]:
+    """The agents by name."""
+    return {course.agent: course for course in read_courses([sources.RESULTS / "transfer"])}
 
 
 def _cell(found: Summary, digits: int) -> str:
-    middle, low, high = (formats.fixed(x, digits) for x in (found.iqm, found.low, found.high))
+    middle, low, high = (
+        formats.fixed(x, digits) if digits else formats.count(x) for x in (found.iqm, found.low, found.high)
+    )
     return f"{middle} ({low} … {high})"
 
 
 @text
-def transfer(tasks: str) -> str:
+def transfer(which: str) -> str:
     """Reward and trap entries a task, in training and at ε = 0: IQM over trials and its 95 % interval."""
-    head = ["agent", "trials × tasks", "reward", "trap entries", "reward, ε = 0", "trap entries, ε = 0", "goals, ε = 0"]
+    head = ["agent", "trials × tasks", *(title for title, _, _ in MEASURES.values())]
     lines = []
-    for course in _courses(tasks).values():
-        shown = [_cell(course.summary(name), 0) for name in ("reward", "traps")]
-        shown += [_cell(course.summary(name), 2) for name in ("greedy_reward", "greedy_traps", "greedy_goal")]
-        lines.append([course.name, f"{len(course.trials)} × {tasks}", *shown])
+    for course in (_courses()[name] for name in TABLES[which] if name in _courses()):
+        shown = [_cell(course.summary(name), digits) for name, (_, digits, _) in MEASURES.items()]
+        lines.append([course.name, f"{len(course.trials)} × {course.values['reward'].shape[1]}", *shown])
     return formats.table(head, lines)
 
 
 @text
-def transfer_ratio(agent: str, other: str, what: str, tasks: str) -> str:
+def transfer_ratio(agent: str, other: str, what: str) -> str:
     """How many times as much of something ("reward", "traps") one agent has as another, by their IQM."""
-    both = [_courses(tasks)[name].summary(what).iqm for name in (agent, other)]
+    both = [_courses()[name].summary(what).iqm for name in (agent, other)]
     return formats.factor(both[0] / both[1])
+
+
+@text
+def transfer_target(agent: str, other: str) -> str:
+    """What the target asks for, measure by measure: is the agent better than the other, outside both intervals?"""
+    lines = []
+    for name in ("reward", "traps", "greedy_reward", "greedy_traps"):
+        title, digits, more = MEASURES[name]
+        ours, theirs = (_courses()[one].summary(name) for one in (agent, other))
+        better, worse = (
+            (ours.low > theirs.high, ours.high < theirs.low)
+            if more
+            else (ours.high < theirs.low, ours.low > theirs.high)
+        )
+        verdict = "better" if better else "worse" if worse else "the intervals overlap"
+        lines.append([title, _cell(theirs, digits), _cell(ours, digits), verdict])
+    return formats.table(["a task", _courses()[other].name, _courses()[agent].name, "ours is"], lines)
 
 
 @cache

@@ -125,6 +125,18 @@ def test_generalised_policy_improvement_takes_the_best_of_all_policies():
     assert np.array_equal(better, wanted > np.asarray(own @ aim) + 1e-7)
 
 
+def test_one_earlier_task_has_no_correlations():
+    given = jnp.asarray(np.random.default_rng(1).uniform(-1, 1, 200), jnp.float32)
+
+    @jax.jit  # compiled, the sums are rounded differently
+    def guessed(given):
+        g = guesses.next_task(guesses.push(guesses.init(200), jnp.arange(200), given, jnp.zeros(200)))
+        g = guesses.push(g, jnp.arange(6), jnp.array([0.3, -0.4, 0.9, -0.9, 0.8, 0.1]), jnp.zeros(6))
+        return guesses.rewards(g, 0.5)
+
+    assert jnp.array_equal(guessed(given)[6:], given[6:])  # those of the task before
+
+
 def test_guesses_are_means_of_this_task_and_hopeful_where_it_has_shown_nothing():
     g = guesses.init(3)
     for reward in (1.0, -1.0):

@@ -12,7 +12,7 @@ from safedsr.figures.transfer import draw_all
 from safedsr.transfer import tasks as sets
 from safedsr.transfer.config import TransferConfig
 from safedsr.transfer.run import ARMS, run_arm
-from safedsr.transfer.summary import pack, read_courses, steps_until_kept, summary_rows
+from safedsr.transfer.summary import pack, read_courses, summary_rows
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 TRIALS, STEPS = (1, 2), 2000
@@ -80,12 +80,14 @@ def test_tables_of_others_stand_beside_ours(straight, tmp_path):
     courses = read_courses([folder, tmp_path])
     assert [course.name for course in courses] == ["SFT-CoP", "ours, same knowledge"]
     assert courses[0].means("traps").tolist() == [40.0, 40.0] and courses[0].trials == TRIALS
-    assert steps_until_kept(courses[0]).tolist() == [[0.0, 1000.0, 0.0]] * 2
+    assert courses[0].values["kept"].tolist() == [[0.0, 1000.0, 0.0]] * 2
     line = summary_rows(courses)[0]
     assert line[:4] == ("SFT-CoP", "2 × 3", "1 (1 … 1)", "40 (40 … 40)")
     drawn = draw_all(courses, tmp_path / "figures")
     assert [path.stem for path in drawn] == ["transfer-sums", "transfer-greedy", "transfer-within"]
     assert all(path.stat().st_size > 10_000 for path in drawn)
+    less = courses[1]._replace(agent="known-no-library")
+    assert [path.stem for path in draw_all([*courses, less], tmp_path / "more")][3:] == ["transfer-parts"]
 
 
 def test_packed_tables_say_the_same(straight, tmp_path):
@@ -94,6 +96,7 @@ def test_packed_tables_say_the_same(straight, tmp_path):
     assert [path.name for path in paths] == ["known.csv", "within.csv"]
     again = read_courses([tmp_path])
     assert summary_rows(again)[0][:5] == summary_rows(courses)[0][:5] and not again[0].within
+    assert np.array_equal(again[0].values["kept"], courses[0].values["kept"])
     parts = (tmp_path / "within.csv").read_text().splitlines()
     assert parts[0] == "agent,thousand,reward,traps" and len(parts) == 1 + STEPS // 1000
     assert float(parts[1].split(",")[3]) == pytest.approx(courses[0].within["traps"][:, 1:, 0].mean(), abs=1e-3)
@@ -154,6 +157,7 @@ def test_settings_are_checked():
         (["--quick", "--tasks", "0"], "--tasks is 0; give 1 to 128"),
         (["--quick", "--agents", "knwon"], "did you mean 'known'"),
         (["--quick", "--weights", "nowhere.csv"], "cannot read tasks from nowhere.csv"),
+        (["--quick", "--theirs", "nowhere.csv"], "cannot read nowhere.csv"),
     ],
 )
 def test_wrong_input_is_answered_with_what_is_possible(args, reason, capsys):

@@ -8,7 +8,7 @@ import tyro
 from safedsr.cli.parse import run_command
 from safedsr.errors import UserError
 
-TIMES = "--quick takes less than a minute on two cores; --full about an hour for each agent, or minutes on a GPU"
+TIMES = "--quick takes about a minute on two cores; --full up to an hour for each agent, or minutes on a GPU"
 NOT_COMPARABLE = "QUICK: two trials, few tasks and steps; these numbers are NOT comparable with those of --full."
 QUICK_TASKS, QUICK_STEPS, QUICK_TRIALS = 6, 5_000, 2
 FULL_TRIALS = 10
@@ -58,10 +58,13 @@ def transfer(
     which = range(first_trial, first_trial + number)
     given = [sets.from_file(weights, t, count) if weights else sets.generated(t, count) for t in which]
     from safedsr.transfer.run import ARMS, find_arm, run_arm
+    from safedsr.transfer.summary import read_courses
 
     chosen = agents or tuple(ARMS)
     for name in chosen:
         find_arm(name)
+    if theirs:
+        read_courses(theirs)  # wrong tables are refused now, not after the runs
     folder = out or Path("runs") / ("transfer-quick" if quick else "transfer")
     if quick:
         print(NOT_COMPARABLE)

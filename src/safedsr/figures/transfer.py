@@ -10,19 +10,24 @@ from matplotlib.figure import Figure
 
 from safedsr.figures.files import save_for_print
 from safedsr.figures.style import WIDTH, Style, distinct_styles, legend_below, paper_style
-from safedsr.runs.metrics import over_seeds
-from safedsr.transfer.summary import NAMES, Course, steps_until_kept
+from safedsr.runs.metrics import iqm
+from safedsr.transfer.summary import NAMES, Course
 
 SMOOTH = 8  # tasks that a point of the curve of one task's end averages over
 MAIN = ("sftcopql", "rnsfql", "rasfql", "known", "unknown")
+WHOLE = "known"  # the agent whose parts are left out one by one
+RESAMPLES = 2000  # of the bootstrap
 
 
 def draw_all(courses: Sequence[Course], folder: Path) -> list[Path]:
     """Draw all figures for which there are data; returns the paths of the PNG files."""
     main = [course for course in courses if course.agent in MAIN] or list(courses)
+    parts = [course for course in courses if course.agent.startswith(WHOLE)]
     drawn = {"transfer-sums": sums_figure(main), "transfer-greedy": greedy_figure(main)}
-    if all(course.within for course in courses):
-        drawn["transfer-within"] = within_figure(courses)
+    if all(course.within for course in main):
+        drawn["transfer-within"] = within_figure(main)
+    if len(parts) > 1 and all(course.within for course in parts):
+        drawn["transfer-parts"] = within_figure(parts)
     paths = []
     for name, figure in drawn.items():
         paths.append(save_for_print(figure, folder, name))
@@ -39,10 +44,11 @@ def _styles(courses: Sequence[Course]) -> dict[str, Style]:
 
 
 def _curve(axes: Axes, x: np.ndarray, values: np.ndarray, course: Course, style: Style) -> None:
-    """IQM over trials [trials, n], with the quartiles as a band."""
-    axes.plot(x, over_seeds(values), color=style.color, linestyle=style.dash, label=course.name)
+    """IQM over trials [trials, n], with its 95 % bootstrap interval as a band."""
+    axes.plot(x, iqm(values), color=style.color, linestyle=style.dash, label=course.name)
     if len(values) > 1:
-        low, high = np.percentile(values, (25, 75), axis=0)
+        chosen = np.random.default_rng(0).integers(0, len(values), (RESAMPLES, len(values)))
+        low, high = np.percentile(iqm(values[chosen], axis=1), (2.5, 97.5), axis=0)
         axes.fill_between(x, low, high, color=style.color, alpha=0.15, linewidth=0)
 
 
@@ -81,7 +87,7 @@ def greedy_figure(courses: Sequence[Course]) -> Figure:
 
 @paper_style()
 def within_figure(courses: Sequence[Course]) -> Figure:
-    """What the library and the rehearsal add: rewards within a task; and the steps until the budget is kept."""
+    """Rewards and trap entries within a task, without the first; and the steps until the budget is kept."""
     figure, panels = plt.subplots(1, 3, figsize=(WIDTH, 2.9), layout="constrained")
     styles = _styles(courses)
     for axes, name in zip(panels[:2], ("reward", "traps"), strict=True):
@@ -91,11 +97,11 @@ def within_figure(courses: Sequence[Course]) -> Figure:
         axes.set_xlabel("thousands of steps within a task")
         axes.set_title(f"{'reward' if name == 'reward' else 'trap entries'} in 1 000 steps")
     for course in courses:
-        steps, style = steps_until_kept(course)[:, 1:], styles[course.agent]
-        thousands = np.arange(course.within["traps"].shape[2] + 1)
+        steps, style = course.values["kept"][:, 1:], styles[course.agent]
+        thousands = np.arange(course.within["traps"].shape[2])
         share = [(steps <= 1000 * n).mean() for n in thousands]
         panels[2].plot(thousands, share, color=style.color, linestyle=style.dash, drawstyle="steps-post")
     panels[2].set_xlabel("thousands of steps")
-    panels[2].set_title("share of tasks with at most\n10 trap entries in later 1 000 steps")
+    panels[2].set_title("share of tasks in which\nthe budget is kept from here on")
     legend_below(figure, panels)
     return figure

@@ -59,7 +59,7 @@ def rewards(g: Guess, curiosity: float) -> Array:
     """The reward of each code: its mean in this task, or, as long as it was not met, a hopeful value."""
     count = jnp.maximum(g.tasks, 1.0)
     mean = g.total / count  # of i, in tasks in which j was met
-    spread = jnp.sqrt(jnp.maximum(g.square / count - mean**2, 0.0))
+    spread = jnp.sqrt(jnp.maximum(g.square / count - mean**2, 0.0)) * (g.tasks > 1)  # of one task: rounding errors
     both = spread * spread.T
     shared = (g.product / count - mean * mean.T) * g.tasks / (g.tasks + DOUBT)
     related = jnp.where(both > 0, shared / jnp.maximum(both, 1e-12), 0.0)  # correlation, shrunk

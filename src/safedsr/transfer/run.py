@@ -26,20 +26,13 @@ SAVED_EVERY = 16  # tasks
 EPISODE = 200  # steps
 
 ARMS: dict[str, TransferConfig] = {
-    "known": TransferConfig(),
-    "unknown": TransferConfig(known=False, library=4, refresh=2),
+    "known": TransferConfig(),  # knows the rewards, and cells with shapes, goal and traps, as SFT-CoP's agents do
+    "unknown": TransferConfig(known=False, library=4, refresh=2),  # knows nothing; rewards and costs are observed
     "known-no-library": TransferConfig(library=0),
     "known-no-rehearsal": TransferConfig(rehearse=0),
-    "known-no-memory": TransferConfig(remember=False),
+    "known-no-memory": TransferConfig(remember=False),  # M and the stored policies stay
+    "known-no-memory-no-library": TransferConfig(remember=False, library=0),  # only M of the task before stays
     "known-no-foresight": TransferConfig(foresee=False),
-}
-ABOUT = {
-    "known": "the rewards, and which cells have shapes, goal and traps, are known, as they are to SFT-CoP's agents",
-    "unknown": "nothing is known; rewards and costs of cells are observed",
-    "known-no-library": "known, without stored policies",
-    "known-no-rehearsal": "known, without learning from memory before the first step of a task",
-    "known-no-memory": "known; steps of earlier tasks are forgotten, so that only M and the stored policies stay",
-    "known-no-foresight": "known; targets do not count the random actions",
 }
 COLUMNS = (
     *("agent", "trial", "task", "reward", "traps", "episodes", "goals"),

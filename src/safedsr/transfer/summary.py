@@ -21,6 +21,7 @@ NAMES = {
     "known-no-library": "ours, no library",
     "known-no-rehearsal": "ours, no rehearsal",
     "known-no-memory": "ours, no memory of steps",
+    "known-no-memory-no-library": "ours, no memory of steps, no library",
     "known-no-foresight": "ours, ε not foreseen",
 }
 WITHIN, SPEED = "within.csv", "speed.csv"  # tables of other kinds in the same folder
@@ -32,7 +33,7 @@ class Course(NamedTuple):
 
     agent: str
     trials: tuple[int, ...]
-    values: dict[str, np.ndarray]  # column -> [trials, tasks]
+    values: dict[str, np.ndarray]  # column -> [trials, tasks]; "kept": steps until the budget is kept, where known
     within: dict[str, np.ndarray]  # "reward", "traps" -> [trials, tasks, parts] sums of each 1 000 steps; may be empty
 
     @property
@@ -45,7 +46,9 @@ class Course(NamedTuple):
         return self.values[column].mean(1)
 
     def summary(self, column: str) -> Summary:
-        """Statistics of the mean over all tasks."""
+        """Statistics of the mean over all tasks; of "kept" over all but the first, which has nothing to transfer."""
+        if column == "kept":
+            return summarize(self.values[column][:, 1:].mean(1))
         return summarize(self.means(column))
 
 
@@ -92,6 +95,10 @@ def _course(agent: str, rows: Sequence[dict[str, str]], wanted: int | None) -> C
         if key in rows[0]:
             sums = [[by_trial[trial][t + 1][key].split() for t in range(tasks)] for trial in trials]
             within[name] = np.diff(np.array(sums, float), axis=2, prepend=0.0)
+    if "traps" in within:
+        values["kept"] = _steps_until_kept(within["traps"])
+    elif "kept" in rows[0]:
+        values["kept"] = np.array([[float(by_trial[trial][t + 1]["kept"]) for t in range(tasks)] for trial in trials])
     return Course(agent, trials, values, within)
 
 
@@ -121,9 +128,9 @@ def interval(found: Summary, digits: int) -> str:
     return f"{middle} ({low} … {high})"
 
 
-def steps_until_kept(course: Course) -> np.ndarray:
-    """Steps of each task until no later 1 000 steps have more than `KEPT` trap entries, [trials, tasks]."""
-    over = course.within["traps"] > KEPT
+def _steps_until_kept(traps: np.ndarray) -> np.ndarray:
+    """Steps of each task until no later 1 000 steps have more than `KEPT` trap entries [trials, tasks, parts]."""
+    over = traps > KEPT
     last = np.where(over.any(2), over.shape[2] - np.argmax(over[..., ::-1], 2), 0)
     return 1000.0 * last
 
@@ -131,13 +138,17 @@ def steps_until_kept(course: Course) -> np.ndarray:
 def pack(courses: Sequence[Course], folder: Path) -> list[Path]:
     """Small tables: AGENT.csv with a row a trial and task, and within.csv with means of each 1 000 steps of a task."""
     storage.make_folder(folder)
-    digits = {"reward": 2, "traps": 0, "greedy_reward": 3, "greedy_traps": 0, "greedy_goal": 0, "seconds": 2}
+    digits = {
+        **{"reward": 2, "traps": 0, "greedy_reward": 3, "greedy_traps": 0, "greedy_goal": 0},
+        **{"seconds": 2, "kept": 0},
+    }
     paths, parts = [], ["agent,thousand,reward,traps"]
     for course in courses:
-        lines = [",".join(NEEDED)]
+        columns = [name for name in digits if name in course.values]
+        lines = [",".join([*NEEDED[:3], *columns])]
         for i, trial in enumerate(course.trials):
             for t in range(course.values["reward"].shape[1]):
-                numbers = (f"{course.values[name][i, t]:.{digits[name]}f}" for name in NEEDED[3:])
+                numbers = (f"{course.values[name][i, t]:.{digits[name]}f}" for name in columns)
                 lines.append(",".join([course.agent, str(trial), str(t + 1), *numbers]))
         paths.append(folder / f"{course.agent}.csv")
         storage.write_text(paths[-1], "\n".join([*lines, ""]))

@@ -82,6 +82,8 @@ def test_a_library_says_what_it_cannot_do(agent, low, tmp_path):  # noqa: F811
     with pytest.raises(UserError, match="level 'memory' was given"):
         agent.adapt(HIGH_ROAD, "memory", library=[low])
     other = walked_agent("S.G\n.C.\n...", 0.5, exact=True)
+    with pytest.raises(UserError, match="no trained agent"):
+        agent.library(["runs/other"], "square")
     with pytest.raises(UserError, match="on one map"):
         join([agent, other])
 

@@ -55,6 +55,7 @@ def best_values(values: Callable[[PyTree, Any], Values]) -> Callable[[PyTree, An
 def distinct(agents: Sequence[AnyPolicy], most: int = MOST) -> tuple[AnyPolicy, ...]:
     """Agents whose actions differ, in the order given; `most` of them at most."""
     require(most >= 1, "most", most, "give at least 1")
+    _require_fit(agents)
     looked = experience_of(agents[0]).steps.obs[:LOOKED_AT]
     kept: list[AnyPolicy] = []
     acts: list[np.ndarray] = []
@@ -69,17 +70,7 @@ def distinct(agents: Sequence[AnyPolicy], most: int = MOST) -> tuple[AnyPolicy, 
 def join(members: Sequence[AnyPolicy]) -> AnyPolicy:
     """One agent that acts by the best of these; its λ and its task are those of the first."""
     first = members[0]
-    for other in members:
-        learner_of(other)
-        if (
-            other.job.algorithm != first.job.algorithm
-            or _shapes(other) != _shapes(first)
-            or not _same_map(other, first)
-        ):
-            raise UserError(
-                f"'{other.task.title}' ({other.job.algorithm}) does not fit '{first.task.title}' "
-                f"({first.job.algorithm}): a library needs agents of one algorithm, of one size, on one map"
-            )
+    _require_fit(members)
     stack = functools.partial(jax.tree.map, lambda *leaves: jnp.stack(leaves))
     learner, scale = (stack(*(getattr(one.policy, name) for one in members)) for name in ("learner", "scale"))
     values = best_values(first.trainer.values)
@@ -92,6 +83,24 @@ def join(members: Sequence[AnyPolicy]) -> AnyPolicy:
         _values=jax.jit(of),
         _many_values=jax.jit(jax.vmap(of, (None, 0))),
     )
+
+
+def _require_fit(agents: Sequence[AnyPolicy]) -> None:
+    """Refuse what cannot act together."""
+    first = agents[0]
+    for other in agents:
+        if not isinstance(other, TrainedPolicy):
+            raise UserError(f"{other!r} is no trained agent; a library needs agents such as safedsr.load(folder)")
+        learner_of(other)
+        if (
+            other.job.algorithm != first.job.algorithm
+            or _shapes(other) != _shapes(first)
+            or not _same_map(other, first)
+        ):
+            raise UserError(
+                f"'{other.task.title}' ({other.job.algorithm}) does not fit '{first.task.title}' "
+                f"({first.job.algorithm}): a library needs agents of one algorithm, of one size, on one map"
+            )
 
 
 def _same_map(one: TrainedPolicy, other: TrainedPolicy) -> bool:

@@ -38,9 +38,10 @@ docs-tables: $(INSTALLED)
 docs: $(INSTALLED)
 	$(BIN)/python scripts/make_site.py
 
-# The pictures of docs/concepts, from a pretrained agent.
+# The pictures of docs/concepts, from a pretrained agent, and those of docs/environments.md, from results/.
 docs-pictures: $(INSTALLED)
 	$(BIN)/python scripts/make_pictures.py
+	$(BIN)/python scripts/make_environment_pictures.py
 
 # The notebooks, executed; the site shows the outputs that they store.
 notebooks: $(INSTALLED)

@@ -1,12 +1,13 @@
 """four-room of MO-Gymnasium: three kinds of things to collect, one of which is forbidden; and the maze of SFT-CoP.
 
     pip install "safedsr[envs]"
+    S="--budget 0.5 --steps 50000 --gamma 0.95 --epsilon-end 0.1 --plan-epsilon 0.1 --chance 0.02"
     F="--env examples/four_room.py:rooms --cost-fn examples/four_room.py:forbidden"
-    safedsr train safedsr-plus $F --reward-entries 0 1 --budget 0.5 --steps 100000 --octaves 0 --out runs/rooms
+    safedsr train safedsr-plus $F $S --reward-entries 0 1 --out runs/rooms
     safedsr adapt runs/rooms $F --cost-arg kind=1 --out runs/rooms-2
 
     M="--env examples/four_room.py:maze --cost-fn examples/four_room.py:traps"
-    safedsr train safedsr-plus $M --reward-entries 0 1 2 --budget 0.5 --steps 100000 --octaves 0 --out runs/maze
+    safedsr train safedsr-plus $M $S --reward-entries 0 1 2 --out runs/maze
     safedsr adapt runs/maze $M --cost-arg left=1 --out runs/maze-2
 
 The reward has an entry for each kind. In `rooms`, kind 2 is forbidden, later kind 1. In `maze`, traps cost 1 a step

@@ -2,7 +2,7 @@
 
 pip install "safedsr[envs]"
 H="--env highway-fast-v0 --cost-fn examples/highway_lane.py:closed"
-safedsr train safedsr-plus $H --budget 3 --steps 5000 --chunk 500 --out runs/highway
+safedsr train safedsr-plus $H --budget 3 --chance 0.02 --steps 5000 --chunk 500 --out runs/highway
 safedsr adapt runs/highway $H --cost-arg lane=2 --from-memory --out runs/highway-2
 safedsr certify runs/highway-2 $H --episodes 60 --require 0.8
 """

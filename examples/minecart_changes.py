@@ -6,7 +6,7 @@
 The agents of all budgets get a λ for their own budget, and those of fuel ≤ 0.85 also for other budgets and prices: one
 λ, and then (`mixture`) one of two for each episode, if this gives more ore. Only λ is adapted: training M as well was
 worse on seeds 0 and 1. The table is of the original environment, whose episodes without random actions are always the
-same; with two λ, it has the means over the draws.
+same; with two λ, it has the means over the draws. Finished parts are skipped, so the same command continues.
 """
 
 import argparse
@@ -14,9 +14,11 @@ import csv
 import json
 import multiprocessing
 import time
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from functools import partial
+from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from minecart import best_known, discounted
@@ -28,35 +30,43 @@ from safedsr.envs.twins.minecart import make_minecart
 CHANGED = 0.85  # the budget of the agents that adapt
 ORDER = ("trained_budget", "price", "budget", "mixture", "seed")
 CHANGES = ((1.0, 0.70), (1.0, 0.80), (1.0, 1.00), (0.9, 0.85), (1.2, 0.85))  # price of fuel, budget
+BOTH = (False, True)  # one λ, or also a mixture of two
 
 
-def measure(run: Path, budgets: list[float], what: tuple[bool, int]) -> list[dict[str, object]]:
-    """The rows of one seed, with one λ or with two."""
-    use_cores(1)
-    (mixture, seed), env, rows = what, make_minecart(1000, ore=0), []
-    for number, trained in enumerate(budgets):
-        agent = load(run, seed, number, env)
-        for price, budget in ((1.0, trained), *(CHANGES if trained == CHANGED else ())):
-            row = adapted(agent, price, budget, mixture)
-            rows.append({"seed": seed, "trained_budget": trained, "price": price, "budget": budget, **row})
-            print(*rows[-1].values(), sep="  ", flush=True)
-    return rows
+class Part(NamedTuple):
+    """One adaptation."""
+
+    seed: int
+    trained_budget: float
+    price: float
+    budget: float
+    mixture: bool
 
 
-def adapted(agent: Agent, price: float, budget: float, mixture: bool) -> dict[str, object]:
+def parts_of(seeds: Sequence[int], budgets: Sequence[float]) -> list[Part]:
+    """All adaptations, those to an agent's own budget first."""
+    own = [(budget, 1.0, budget) for budget in budgets]
+    new = [(CHANGED, *change) for change in CHANGES] if CHANGED in budgets else []
+    return [Part(seed, *change, mixture) for some in (own, new) for mixture, seed, change in product(BOTH, seeds, some)]
+
+
+def adapted(run: Path, budgets: Sequence[float], part: Part) -> dict[str, str]:
     """What an agent reaches in the original environment, adapted to a price and a budget of fuel."""
-    began = time.monotonic()
-    found = agent.adapt({"price": price} if price != 1 else None, "penalty", budget, from_memory=True, mixture=mixture)
+    use_cores(1)
+    agent = load(run, part.seed, budgets.index(part.trained_budget), make_minecart(1000, ore=0))
+    began, price = time.monotonic(), part.price
+    costs = {"price": price} if price != 1 else None
+    found = agent.adapt(costs, "penalty", part.budget, from_memory=True, mixture=part.mixture)
     seconds = time.monotonic() - began
     ore, fuel = expected(found.agent, price)
     return {
-        "mixture": mixture,
+        **{name: str(value) for name, value in part._asdict().items()},
         "discounted_ore_1": f"{ore:.4f}",
         "discounted_fuel": f"{fuel:.4f}",
-        "best_known": f"{best_known(budget / price):.4f}",
+        "best_known": f"{best_known(part.budget / price):.4f}",
         "foreseen_fuel": f"{found.certificate.cost[0].value:.4f}",
-        "passed": found.certificate.passed,
-        "two_lam": found.agent.mixture is not None,
+        "passed": str(found.certificate.passed),
+        "two_lam": str(found.agent.mixture is not None),
         "seconds": f"{seconds:.1f}",
     }
 
@@ -74,12 +84,17 @@ def main() -> None:
     parser.add_argument("--csv", type=Path, required=True, help="file for the table")
     args = parser.parse_args()
     job = json.loads((args.run / "config.json").read_text())
-    work = partial(measure, args.run, [task["budgets"][0] for task in job["tasks"]])
-    rows: list[dict[str, object]] = []
+    budgets = [task["budgets"][0] for task in job["tasks"]]
+    rows: list[dict[str, str]] = []
+    if args.csv.exists():
+        with args.csv.open(newline="") as file:
+            rows += csv.DictReader(file)
+    done = {tuple(row[name] for name in Part._fields) for row in rows}
+    waiting = [part for part in parts_of(job["seeds"], budgets) if tuple(map(str, part)) not in done]
     with ProcessPoolExecutor(args.at_once, multiprocessing.get_context("spawn")) as pool:
-        parts = [(mixture, seed) for mixture in (False, True) for seed in job["seeds"]]
-        for done in as_completed([pool.submit(work, part) for part in parts]):
-            rows += done.result()
+        for one in as_completed([pool.submit(adapted, args.run, budgets, part) for part in waiting]):
+            rows.append(one.result())
+            print(*rows[-1].values(), sep="  ", flush=True)
             rows.sort(key=lambda row: tuple(row[name] for name in ORDER))
             with args.csv.open("w", newline="") as file:
                 table = csv.DictWriter(file, list(rows[0]), lineterminator="\n")

@@ -2,7 +2,8 @@
 
     pip install "safedsr[envs]"
     L="--env examples/minigrid_lava.py:room --cost-fn examples/minigrid_lava.py:lava"
-    safedsr train safedsr-plus $L --budget 1 --steps 40000 --epsilon-end 0.1 --plan-epsilon 0.1 --out runs/lava
+    safedsr train safedsr-plus $L --budget 1 --steps 40000 --epsilon-end 0.1 --plan-epsilon 0.1 --chance 0.02 \\
+        --out runs/lava
     safedsr adapt runs/lava $L --cost-arg top=2 --cost-arg bottom=5 --out runs/lava-moved
 
 The agent sees its column, its row and its direction. In DistShift1, lava in the rows 1 and 2 lies between the start and

@@ -9,25 +9,22 @@ import numpy as np
 from page_data import formats, sources
 from page_data.registry import text
 from safedsr.paper import plus_adaptation, plus_greedy, plus_tables
-from safedsr.paper.experiments import PLUS
+from safedsr.paper.experiments import PLUS, PLUS_COSTS, SINGLE, WHOLE
 from safedsr.runs.metrics import Summary, iqm, summarize
 from safedsr.runs.storage import read_json
 
 FOLDER = sources.RESULTS / "plus"
-RUN_OF = dict.fromkeys(("offset-diamond", "discs", "stripes"), f"{PLUS}-fine") | {"diamond,square": f"{PLUS}-two-costs"}
+RUN_OF = {"none": SINGLE, "diamond,square": f"{PLUS}-two-costs"}  # without costs, λ has no part
 WORDS = {
     "none": "SafeDSR-plus",
+    "single": "**SafeDSR-plus with one λ at a time**",
     "safedsr, matched": "SafeDSR with an absorbing goal, same λ rule, ε, updates, batches and memory",
     "safedqn, matched": "SafeDQN, same λ rule, ε, updates, batches and memory",
     "heads": "Q and K without codes (Schmidt et al. 2022)",
     "no-outcomes": "reward and costs are no features",
-    "m-alone": "only the loss of M",
-    "values-alone": "no loss of M, only those of Q and K",
     "no-waves": "no sine and cosine inputs",
     "greedy-target": "targets without random actions",
-    "uniform-replay": "batches not even over codes",
     "no-idle": "no extra steps that changed nothing",
-    "no-wait": "λ does not wait for the first success",
     "paper-penalty": "the paper's λ rule",
     "costs-tenth": "costs and budget × 0.1",
     "costs-ten": "costs and budget × 10",
@@ -42,7 +39,7 @@ WORDS = {
 
 
 def _run_of(layout: str, costs: str) -> str:
-    return f"{PLUS}-four-rooms" if layout == "rooms-4" else RUN_OF.get(costs, PLUS)
+    return f"{PLUS}-four-rooms" if layout == "rooms-4" else RUN_OF.get(costs, f"{PLUS}-{costs}")
 
 
 @cache
@@ -87,7 +84,7 @@ def plus_oracle_share(layout: str, costs: str) -> str:
 @text
 def plus_results() -> str:
     """Safe goals on all maps: IQM with interval, worst seed, share of the oracle."""
-    costs = ("none", "diamond", "square", "small-diamond", "inverse-diamond", "offset-diamond", "discs", "stripes")
+    costs = ("none", *PLUS_COSTS)
     lines = [[f"**{name}**", *(_cell(layout, name) for layout in sources.ROOMS)] for name in costs]
     lines.append(["**diamond and square**, budgets 5 and 10", "", "", _cell("three-rooms", "diamond,square")])
     return formats.table(["costs", *sources.ROOMS.values()], lines)
@@ -150,7 +147,7 @@ def plus_controls() -> str:
 
 
 @cache
-def adapted(costs: str, search: str, run: str = PLUS) -> list[dict[str, Any]]:
+def adapted(costs: str, search: str, run: str = WHOLE) -> list[dict[str, Any]]:
     """The rows of every agent (before, and after each level); SEARCH is simulator or memory."""
     found = sorted((FOLDER / plus_adaptation.FOLDER / run).glob(f"{costs}-{search}-*.json"))
     if not found:
@@ -158,7 +155,7 @@ def adapted(costs: str, search: str, run: str = PLUS) -> list[dict[str, Any]]:
     return [{row["level"]: row for row in read_json(path)["rows"]} for path in found]
 
 
-def _rates(costs: str, search: str, level: str, what: str = "safe", run: str = PLUS) -> np.ndarray:
+def _rates(costs: str, search: str, level: str, what: str = "safe", run: str = WHOLE) -> np.ndarray:
     return np.array([rows[level][what] for rows in adapted(costs, search, run)])
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from safedsr.paper import plus_tables
+from safedsr.paper.experiments import SINGLE
 from safedsr.paper.tables import TABLES, Reported, reported
 from safedsr.runs.collect import read_results
 from safedsr.runs.metrics import Summary, summarize
@@ -73,7 +74,7 @@ def _references(name: str) -> References:
     return read_references(RESULTS / name)
 
 
-def oracle(layout: str, costs: str, *, accounts_for_random: bool, run: str = "safedsr-plus") -> Reference:
+def oracle(layout: str, costs: str, *, accounts_for_random: bool, run: str = SINGLE) -> Reference:
     """The oracle's results: with a plan that accounts for random actions, or without; `run` has the map and costs."""
     if accounts_for_random:
         found = reference_of(result(run, layout, costs, "plus"), _references("plus"), plus_tables.ORACLE)

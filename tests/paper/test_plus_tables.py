@@ -12,6 +12,7 @@ from safedsr.engine.train import train
 from safedsr.envs.grid.catalog import ROOM_NAMES
 from safedsr.paper import plus_adaptation, plus_greedy, plus_tables
 from safedsr.paper.adaptation_plan import Scale
+from safedsr.paper.experiments import SINGLE
 from safedsr.runs.collect import load_results
 from safedsr.runs.config import TrainConfig
 from safedsr.runs.folder import load_run
@@ -29,7 +30,7 @@ def out(tmp_path_factory):
     """The folders of the experiment; the tables look at episodes only, so an agent that compiles quickly stands in."""
     folder = tmp_path_factory.mktemp("plus")
     tasks = tasks_for("safedqn", ["one-room"], ["none", "diamond"], "5")
-    for name, seeds in (("safedsr-plus", (0, 1)), ("safedsr-plus-no-waves", (2, 3))):
+    for name, seeds in ((SINGLE, (0, 1)), ("safedsr-plus-no-waves", (2, 3))):
         job = grid_job("safedqn", tasks, seeds, tiny_agent("safedqn"), train=TrainConfig(4_000, chunk=20))
         train(job, folder / name)
     return folder
@@ -38,19 +39,19 @@ def out(tmp_path_factory):
 def test_tables_say_what_the_run_folders_say(out):
     maps, units, ablation = plus_tables.finish(out, oracle=False)
     assert [row[1:4] for row in maps.rows] == [("one-room", "none", "5"), ("one-room", "diamond", "5")]
-    assert [row[0] for row in units.rows] == ["none"]
-    goals = [goal_count(episodes) for episodes in load_run(out / "safedsr-plus").by_seed(0)]
+    assert not units.rows
+    goals = [goal_count(episodes) for episodes in load_run(out / SINGLE).by_seed(0)]
     assert min(goals) > 0 and maps.rows[0][6] == thousands(min(goals))
-    safe = [safe_goal_count(episodes, (5.0,)) for episodes in load_run(out / "safedsr-plus").by_seed(1)]
+    safe = [safe_goal_count(episodes, (5.0,)) for episodes in load_run(out / SINGLE).by_seed(1)]
     assert maps.rows[1][6] == thousands(min(safe))
-    assert [row[0] for row in ablation.rows] == ["none", "no-waves"]
+    assert [row[0] for row in ablation.rows] == ["single", "no-waves"]
     assert ablation.rows[0][1].endswith(f"; {thousands(min(safe))}") and ablation.rows[0][2] == "–"
     text = (out / "tables.md").read_text(encoding="utf-8")
     assert maps.markdown() in text and ablation.markdown() in text
 
 
 def test_the_oracle_stands_beside_its_map(out):
-    results = load_results([out / "safedsr-plus"])
+    results = load_results([out / SINGLE])
     level = Level(0.25, 1.0, 0.8125, 0.5, (1.0,))
     known = {
         key_of(result, plus_tables.ORACLE): Reference(4_000, 20.0, 1_234.0, level, level)
@@ -83,7 +84,7 @@ def test_the_published_tables_are_those_of_the_published_runs(tmp_path):
 
 def test_rates_are_those_of_the_last_20_000_steps(out):
     """Of three seeds one is safe only then, one only before, and one every other time."""
-    result = load_results([out / "safedsr-plus"])[1]
+    result = load_results([out / SINGLE])[1]
     points = np.arange(1, 301) * 200
     late, turns = points > 40_000, np.arange(300) % 2 == 0
     long = result._replace(points=points, series={"safe": np.stack([late, ~late, turns]).astype(np.float32)})

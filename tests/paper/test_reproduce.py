@@ -20,9 +20,11 @@ from safedsr.paper.experiments import (
     EXPERIMENTS,
     MATCHED,
     ON_POLICY,
+    PLUS_COSTS,
     QUICK_SETTINGS,
     READINGS,
     SHIFTED,
+    SINGLE_LAMBDA,
     UNITS,
     RunGroup,
     shorten,
@@ -100,16 +102,19 @@ def flat(settings):
 
 def test_plus_is_judged_on_fresh_seeds_and_each_variant_changes_one_thing():
     tasks = {task.name.removeprefix("safedsr-plus").removeprefix("-"): task.job for task in plan("plus")}
-    assert all(job.seeds == tuple(range(50, 60)) and job.train.steps == 500_000 for job in tasks.values())
-    whole = flat(asdict(tasks[""].agent))
-    assert len(tasks[""].tasks) == 15 and tasks["two-costs"].tasks[0].budgets == (5.0, 10.0)
+    assert all(job.train.steps == 500_000 for job in tasks.values())
+    assert {name: tasks[name].seeds for name in PLUS_COSTS} == dict.fromkeys(PLUS_COSTS, tuple(range(70, 80)))
+    assert tasks["two-costs"].tasks[0].budgets == (5.0, 10.0)
+    usual, whole = (flat(asdict(tasks[name].agent)) for name in ("diamond", "single"))
+    assert {key for key in whole if whole[key] != usual[key]} == set(SINGLE_LAMBDA)
     for name in ABLATIONS:
+        assert tasks[name].seeds == tasks["single"].seeds
         changed = {key: value for key, value in flat(asdict(tasks[name].agent)).items() if value != whole[key]}
         assert changed and changed == {key: value for key, value in ABLATIONS[name].items() if value != whole[key]}
         assert [e.cost_names for e in tasks[name].tasks] == [("diamond",)] * 3
     for name, how in {**UNITS, **SHIFTED}.items():
-        assert tasks[name].agent == tasks[""].agent
-        assert tasks[name].environment.settings != tasks[""].environment.settings or "costs" in how
+        assert tasks[name].agent == tasks["diamond"].agent
+        assert tasks[name].environment.settings != tasks["diamond"].environment.settings or "costs" in how
     for name in ("safedsr-matched", "safedqn-matched"):
         own = flat(asdict(tasks[name].agent))
         assert {key: own[key] for key in MATCHED} == {key: whole[key] for key in MATCHED}

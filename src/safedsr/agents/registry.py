@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safedsr.agents.onpolicy.config import DEFAULTS, PRESETS
-from safedsr.agents.plus.config import CELLS, SafeDsrPlusConfig
+from safedsr.agents.plus.config import SafeDsrPlusConfig
 from safedsr.agents.safedqn.config import SafeDqnConfig
 from safedsr.agents.safedsr.config import SafeDsrConfig
 from safedsr.errors import unknown
@@ -49,7 +49,6 @@ class Algorithm(NamedTuple):
 
 PRESET_HELP = {
     "recommended": "the settings for new environments",
-    "cells": "an earlier version for maps, with the cells as features",
     "paper": "the settings of the paper",
     "omnisafe": "OmniSafe's settings and formulas, with its mistakes, to compare with it",
     "repaired": "the same settings with these mistakes repaired, a fairer baseline",
@@ -75,7 +74,7 @@ ALGORITHMS = {
             OURS,
             SafeDsrPlusConfig(),
             "plus.trainer:make_plus",
-            presets={"recommended": {}, "cells": CELLS},
+            presets={"recommended": {}},
         ),
         Algorithm(
             "safedsr",

@@ -217,9 +217,9 @@ def _unchanged(found: "Adapted", agent: Any) -> str | None:
 
 def _within_budget(found: "Certificate") -> str | None:
     """Explains costs that remain although the certificate passes; None if there are none."""
-    if not found.passed or found.terms.on_mean or not any(mean.value > 0 for mean in found.cost):
+    pairs = [(mean, budget) for mean, budget in zip(found.cost, found.budgets, strict=True) if budget > 0]
+    if not found.passed or found.terms.on_mean or not any(mean.value > 0 for mean, _ in pairs):
         return None
-    pairs = zip(found.cost, found.budgets, strict=True)
     costs = ", ".join(f"{mean.value:.2g} of {budget:g}" for mean, budget in pairs)
     return (
         f"an episode may still meet costs, as long as their sum stays within the budget (mean {costs}), so a short way "

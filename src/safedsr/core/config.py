@@ -83,7 +83,7 @@ class MultiplierConfig:
     """Share rule, where there are goals and no lam_most: upper limit of λ times the mean cost of episodes (a cost above
     the budget counts as 0), in units of the largest return. It stops λ if the budget cannot be kept."""
     tilt: float = 0.0
-    """Share rule, where there are goals and no lam_most: if above 0, and more than 15 % of the episodes exceed the
+    """Share rule, where there are goals and no lam_most: if above 0, and more than 10 % of the episodes exceed the
     budget, episodes have in turn a λ that is larger and smaller by about this share, and λ moves to the side with more
     safe goals per step, without a limit."""
     chance: float = 0.05

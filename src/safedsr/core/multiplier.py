@@ -47,7 +47,7 @@ LEAST_AIM = 0.1  # the mean rule divides by at least this
 LEAST, MOST = 2.0**-8, 2.0**8  # limits of λ under the share rule, whatever the problem needs
 WINDOW, LONG_WINDOW = 50, 200  # episodes over which the share rule averages costs, and rates of success
 TINY = 1e-6
-HARD = 0.15  # share of episodes above `aim` from which the share rule compares two λ
+HARD = 0.1  # share of episodes above `aim` from which the share rule compares two λ
 OFTEN = 0.3  # share of episodes above `aim`, or without success, from which λ changes whatever the comparison says
 
 

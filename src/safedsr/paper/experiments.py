@@ -34,7 +34,11 @@ class RunGroup(NamedTuple):
 
 
 PLUS = "safedsr-plus"
-FRESH = 50  # the first of ten seeds that had no part in any choice of SafeDSR-plus
+WHOLE, SINGLE = f"{PLUS}-diamond", f"{PLUS}-single"  # the recommended agent, and the one that controls differ from
+PLUS_COSTS = ("diamond", "square", "small-diamond", "inverse-diamond", "offset-diamond", "discs", "stripes")
+FRESH, EARLIER = 70, 50  # the first of ten seeds that had no part in any choice of SafeDSR-plus, and of those of SINGLE
+SINGLE_LAMBDA: dict[str, Any] = {"tilt": 0.0, "chance": 0.02}  # one λ at a time; controls and ablations have it too
+SINGLE_COSTS = ("none", "diamond", "square", "small-diamond", "inverse-diamond")
 # The same problem in other units (costs, budget, rewards), and problems with shifted rewards.
 UNITS: dict[str, dict[str, Any]] = {
     "costs-tenth": {"costs": ("0.1*diamond",), "budget": "0.5"},
@@ -55,8 +59,8 @@ MATCHED: dict[str, Any] = {
     "lam_start": 0.25,
     "after_goal": True,
     "lam_step": 0.02,
-    "chance": 0.02,
     "penalty_most": 0.2,
+    **SINGLE_LAMBDA,
     "train_every": 10,
     "update_steps": 2,
     "batch_size": 256,
@@ -64,18 +68,14 @@ MATCHED: dict[str, Any] = {
 }
 # Q and K alone, after Schmidt et al. (2022): a single code, and a uniform sample of all transitions for adaptation.
 HEADS: dict[str, Any] = {"own_groups": False, "points": 1, "even_share": 0.0, "beta_m": 0.0, "kept": 50_000}
-# Each ablation changes one part of SafeDSR-plus.
+# Each ablation changes one part of SafeDSR-plus with one λ at a time.
 ABLATIONS: dict[str, dict[str, Any]] = {
     "heads": HEADS,
     "no-outcomes": {"outcomes": False},  # neither reward nor costs among the features
-    **{f"points-{count}": {"own_groups": False, "points": count} for count in (32, 64, 256, 1024)},
-    "m-alone": {"beta_r": 0.0, "beta_c": 0.0, "beta_m": 1.0},  # only the loss of M
-    "values-alone": {"beta_m": 0.0},  # only the losses of the values
+    **{f"points-{count}": {"own_groups": False, "points": count} for count in (32, 256, 1024)},
     "no-waves": {"octaves": 0},
     "greedy-target": {"plan_epsilon": 0.0},
-    "uniform-replay": {"even_share": 0.0},
     "no-idle": {"idle_share": 0.0},
-    "no-wait": {"after_goal": False},
     # Eq. (16) with the paper's step size, which is 0.001 in the units of the grid: rewards of 1 and budgets of 5.
     "paper-penalty": {"rule": "proportional", "lam_start": 0.0, "after_goal": False, "lam_lr": 0.025},
 }
@@ -125,17 +125,20 @@ EXPERIMENTS: dict[str, tuple[RunGroup, ...]] = {
     ),
     "readings": tuple(RunGroup(name, ("safedsr",), seeds=5, **how) for name, how in READINGS.items()),
     "plus": (  # SafeDSR-plus, which is not in the paper
-        RunGroup("", costs=("none", "diamond", "square", "small-diamond", "inverse-diamond"), **_PLUS),
-        RunGroup("fine", costs=("offset-diamond", "discs", "stripes"), **_PLUS),
+        *(RunGroup(costs, costs=(costs,), **_PLUS) for costs in PLUS_COSTS),
         RunGroup("two-costs", layouts=("three-rooms",), costs=("diamond,square",), budget="5,10", **_PLUS),
         RunGroup("four-rooms", layouts=("rooms-4",), **_DIAMOND),
         RunGroup("four-rooms-bonus", layouts=("rooms-4",), settings={"bonus": 0.05}, **_DIAMOND),
         *(
-            RunGroup("matched", (name,), costs=("diamond",), settings={**MATCHED, **how}, first_seed=FRESH)
+            RunGroup("matched", (name,), costs=("diamond",), settings={**MATCHED, **how}, first_seed=EARLIER)
             for name, how in (("safedsr", {"terminal": "absorb"}), ("safedqn", {}))
         ),
-        *(RunGroup(name, **{**_DIAMOND, **how}) for name, how in {**UNITS, **SHIFTED}.items()),
-        *(RunGroup(name, settings=settings, **_DIAMOND) for name, settings in ABLATIONS.items()),
+        *(RunGroup(name, seeds=5, **{**_DIAMOND, **how}) for name, how in {**UNITS, **SHIFTED}.items()),
+        RunGroup("single", settings=SINGLE_LAMBDA, **{**_PLUS, "costs": SINGLE_COSTS, "first_seed": EARLIER}),
+        *(
+            RunGroup(name, settings={**SINGLE_LAMBDA, **settings}, **{**_DIAMOND, "first_seed": EARLIER})
+            for name, settings in ABLATIONS.items()
+        ),
     ),
 }
 

@@ -8,7 +8,7 @@ from safedsr.agent import load_all
 from safedsr.engine.evaluate import evaluate
 from safedsr.envs.grid.catalog import ROOM_NAMES
 from safedsr.paper.adaptation_tables import TextTable
-from safedsr.paper.experiments import PLUS
+from safedsr.paper.experiments import WHOLE
 from safedsr.runs import storage
 from safedsr.runs.metrics import iqm
 
@@ -17,7 +17,7 @@ FILE, COSTS, EPISODES = "greedy.json", ("diamond",), 1_000
 
 def finish(out: Path) -> list[TextTable]:
     """A table of the safe goal rates at ε = 0; none if they are neither stored nor can be measured in `out`."""
-    path, run = out / FILE, out / PLUS
+    path, run = out / FILE, out / WHOLE
     if not path.exists():
         if not (run / "policy.json").is_file():
             return []

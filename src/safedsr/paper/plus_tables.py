@@ -9,7 +9,7 @@ from safedsr.core.config import EpsilonSchedule
 from safedsr.envs.grid.catalog import ROOM_NAMES
 from safedsr.envs.grid.config import OracleConfig
 from safedsr.paper.adaptation_tables import TextTable, write_tables
-from safedsr.paper.experiments import ABLATIONS, PLUS, SHIFTED, UNITS
+from safedsr.paper.experiments import ABLATIONS, PLUS, PLUS_COSTS, SHIFTED, SINGLE, UNITS, WHOLE
 from safedsr.runs.collect import load_results
 from safedsr.runs.labels import thousands
 from safedsr.runs.metrics import Summary, iqm, summarize
@@ -17,10 +17,10 @@ from safedsr.runs.reference import References, add_references, reference_of
 from safedsr.runs.results import Result, smooth
 
 FILE, UNKNOWN = "tables.md", "–"
-MAPS = tuple(PLUS + name for name in ("", "-fine", "-two-costs", "-four-rooms", "-four-rooms-bonus"))
-OTHER_UNITS = {PLUS: "none", **{f"{PLUS}-{name}": name for name in (*UNITS, *SHIFTED)}}
+MAPS = tuple(f"{PLUS}-{name}" for name in (*PLUS_COSTS, "two-costs", "four-rooms", "four-rooms-bonus", "single"))
+OTHER_UNITS = {WHOLE: "none", **{f"{PLUS}-{name}": name for name in (*UNITS, *SHIFTED)}}
 MATCHED = {f"{name}-matched": f"{name}, matched" for name in ("safedsr", "safedqn")}
-CONTROLS = {PLUS: "none", **MATCHED, **{f"{PLUS}-{name}": name for name in ABLATIONS}}
+CONTROLS = {WHOLE: "none", SINGLE: "single", **MATCHED, **{f"{PLUS}-{name}": name for name in ABLATIONS}}
 # This oracle accounts for random actions. It is stronger than the oracle of the figures, which does not.
 ORACLE = OracleConfig(plan_epsilon=EpsilonSchedule().epsilon_end)
 
@@ -93,7 +93,7 @@ def _map_line(result: Result, references: References) -> tuple[str, ...]:
 
 def variants_table(results: Sequence[Result], named: Mapping[str, str], title: str) -> TextTable:
     """Safe goals with the diamond costs, of runs that differ in one thing; `named` says in which, by run folder."""
-    known = [result for result in results if result.path.name != PLUS or result.costs == ("diamond",)]
+    known = [result for result in results if result.costs[0].split("*")[-1] == "diamond"]  # in any units
     found = {(result.path.name, result.layout): result for result in known}
     lines = []
     for folder, differs in named.items():

@@ -14,7 +14,14 @@ class SafeDsrPlusConfig(ValueBasedSettings):
 
     epsilon: EpsilonSchedule = EpsilonSchedule(epsilon_from=None, epsilon_to=None)
     multiplier: MultiplierConfig = MultiplierConfig(
-        rule="share", penalty_start=None, lam_start=0.25, after_goal=True, lam_step=0.02, penalty_most=0.2, chance=0.02
+        rule="share",
+        penalty_start=None,
+        lam_start=0.25,
+        after_goal=True,
+        lam_step=0.02,
+        penalty_most=0.2,
+        tilt=0.1,
+        chance=0.04,
     )
     gamma: float = 0.99
     """Discount factor."""
@@ -77,16 +84,3 @@ class SafeDsrPlusConfig(ValueBasedSettings):
         require(whole <= 1, "even_share + idle_share", whole, "give shares that sum to at most 1")
         most = self.batch_size
         require(1 <= self.phi_batch <= most, "phi_batch", self.phi_batch, f"give 1 to {most}, the size of a batch")
-
-
-# The settings of the agent whose features are the cells of the map alone, in the units of the grid.
-CELLS = {
-    "epsilon": EpsilonSchedule(),
-    "outcomes": False,
-    "idle_share": 0.0,
-    "update_steps": 1,
-    "beta_c": 0.0025,
-    "multiplier": MultiplierConfig(
-        rule="chance", lam_start=0.05, after_goal=True, lam_step=0.001, lam_most=0.05, chance=0.02
-    ),
-}

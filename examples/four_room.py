@@ -4,15 +4,16 @@
     S="--budget 0.5 --steps 50000 --gamma 0.95 --epsilon-end 0.1 --plan-epsilon 0.1 --chance 0.02"
     F="--env examples/four_room.py:rooms --cost-fn examples/four_room.py:forbidden"
     safedsr train safedsr-plus $F $S --reward-entries 0 1 --out runs/rooms
-    safedsr adapt runs/rooms $F --cost-arg kind=1 --out runs/rooms-2
+    safedsr adapt runs/rooms $F --cost-arg kind=1 --level full --steps 50000 --out runs/rooms-2
 
     M="--env examples/four_room.py:maze --cost-fn examples/four_room.py:traps"
     safedsr train safedsr-plus $M $S --reward-entries 0 1 2 --out runs/maze
-    safedsr adapt runs/maze $M --cost-arg left=1 --out runs/maze-2
+    safedsr adapt runs/maze $M --cost-arg right=4 --out runs/maze-2
 
 The reward has an entry for each kind. In `rooms`, kind 2 is forbidden, later kind 1. In `maze`, traps cost 1 a step
-(Feng et al., 2023); later all of them lie one cell to the left. The environment's own bounds of the flags that say what
-has been collected are 0 and 13, so that an agent that scales by bounds would hardly see them; here they are 0 and 1.
+(Feng et al., 2023); later all of them lie four cells to the right. The environment's own bounds of the flags that say
+what has been collected are 0 and 13, so that an agent that scales by bounds would hardly see them; here they are 0
+and 1.
 """
 
 import gymnasium as gym
@@ -58,7 +59,7 @@ def forbidden(obs, action, next_obs, reward, info, kind=2.0):
     return sum(amount * (kind == number) for number, amount in enumerate(reward))
 
 
-def traps(obs, action, next_obs, reward, info, left=0.0):
-    """1 for each step into a trap; all traps may lie some cells farther to the left."""
+def traps(obs, action, next_obs, reward, info, right=0.0):
+    """1 for each step into a trap; all traps may lie some cells farther to the right."""
     entered = (next_obs[:2] != obs[:2]).any()
-    return entered & ((TRAPS[:, 0] == next_obs[0]) & (TRAPS[:, 1] - left == next_obs[1])).any()
+    return entered & ((TRAPS[:, 0] == next_obs[0]) & (TRAPS[:, 1] + right == next_obs[1])).any()

@@ -5,8 +5,9 @@
 
 All seeds are trained as one job, on an accelerator if there is one. A seed has the lines `trained` (its own cost),
 `changed` (the same policy, new cost) and, if the agent can adapt, `adapted` (by the levels `cost`, `penalty` and
-`memory`, until one passes) or `remembered` (the same without a step in the environment); both are certified in the
-environment. Finished parts are skipped, so the same command continues.
+`memory`, until one passes), `remembered` (the same without a step in the environment) or `continued` (level `full`:
+training goes on with the new cost, for as many steps as before); all are certified in the environment. Finished parts
+are skipped, so the same command continues.
 """
 
 import argparse
@@ -65,7 +66,7 @@ class Case(NamedTuple):
     budget_kind: str = "episode"
     episodes: int = 200  # of an evaluation
     certificate: Mapping[str, Any] = MappingProxyType({})
-    adaptations: tuple[str, ...] = ("adapted",)  # or also, or only, "remembered"
+    adaptations: tuple[str, ...] = ("adapted",)  # "remembered", "continued"
 
 
 def plus(epsilon: float = 0.05, **more: Any) -> dict[str, Any]:
@@ -128,11 +129,12 @@ CASES = {
         {"kind": 1.0},
         50_000,
         ROOMS,
+        adaptations=("adapted", "continued"),
     ),
     "sft-cop-maze": Case(
         lambda: from_gymnasium(four_room.maze, reward=[0, 1, 2], cost=four_room.traps),
         0.5,
-        {"left": 1.0},
+        {"right": 4.0},
         50_000,
         ROOMS,
     ),
@@ -218,7 +220,8 @@ def line(stage: str, found: Evaluation) -> dict[str, Any]:
 def adapted(agent: safedsr.Agent, case: Case, stage: str) -> dict[str, Any]:
     """The numbers of the agent's adaptation, from its certificate in the environment."""
     began = time.perf_counter()
-    found = agent.adapt(case.change, highest="memory", from_memory=stage == "remembered", **case.certificate)
+    how = {"level": "full", "steps": case.steps} if stage == "continued" else {"highest": "memory"}
+    found = agent.adapt(case.change, from_memory=stage == "remembered", **how, **case.certificate)
     seconds, passed = time.perf_counter() - began, found.certificate
     if stage == "remembered":
         passed = found.agent.certify(**case.certificate)

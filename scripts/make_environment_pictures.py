@@ -17,7 +17,13 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "images" / "results"
 FUEL = (0.3, 0.5, 1, 2, 5)  # marks of the axis
 AGENTS = ("safedsr-plus", "safedqn", "safedsr", "ppo-lag", "cpo")
-STAGES = {"trained": "own\ncost", "changed": "new\ncost", "adapted": "adapted", "remembered": "from\nmemory"}
+STAGES = {
+    "trained": "own\ncost",
+    "changed": "new\ncost",
+    "adapted": "adapted",
+    "remembered": "from\nmemory",
+    "continued": "trained\nfurther",
+}
 TITLES = {
     "cartpole": "CartPole",
     "cartpole-gymnax": "CartPole, gymnax",

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SEEDS = range(50, 60)
 GRIDS = ("minigrid-lava", "resource-gathering", "four-room", "sft-cop-maze")
 CARTPOLE = ("cartpole", "cartpole-gymnax")
-STAGES = ("trained", "changed", "adapted", "remembered")
+STAGES = ("trained", "changed", "adapted", "remembered", "continued")
 SLOW = {"highway": range(50, 55)}  # fewer seeds
 JOBS: list[tuple[str, str]] = [  # the most important first
     ("lunar-lander", "safedqn"),

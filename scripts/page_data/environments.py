@@ -18,6 +18,7 @@ STAGES = {
     "changed": ", new cost",
     "adapted": ", new cost, adapted",
     "remembered": ", new cost, adapted from memory",
+    "continued": ", new cost, trained further",
 }
 Shown = Callable[[float], str]
 

@@ -246,6 +246,12 @@ def test_guests_and_the_oracle_take_part(tmp_path, capsys):
     assert main(["scenario", "report", str(out), "--out", str(tmp_path / "report")]) == 0
     assert (tmp_path / "report" / "figures" / "safe-share-tiny.png").exists()
     assert read_results(tmp_path / "report") == found  # packed
+    (out / "tiny" / "oracle" / "0.json").unlink()
+    assert read_results(tmp_path / "report", out) == found  # both: those of the oracle are packed only
+    other = out / "tiny" / "entry" / "0.json"
+    other.write_text(other.read_text().replace(found[0]["scenario_sha256"], "0" * 64))
+    assert main(["scenario", "report", str(tmp_path / "report"), str(out), "--json"]) == 2
+    assert "of different versions of the scenario" in capsys.readouterr().err
     (tmp_path / "report" / "results.json.gz").write_bytes(b"torn")
     capsys.readouterr()
     assert main(["scenario", "report", str(tmp_path / "report")]) == 2

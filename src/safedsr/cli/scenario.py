@@ -70,7 +70,9 @@ def run(
     from safedsr.scenario.run import run as run_all
 
     run_all(scenarios, chosen, numbers, folder, quick=quick, say=lambda text: print(text, flush=True))
-    _print_tables(folder)
+    from safedsr.scenario.results import read_results
+
+    _print_tables(read_results(folder))
     print(f"results: {folder}")
 
 
@@ -103,21 +105,28 @@ def list_all(as_json: Json = False) -> None:
 
 
 def report(
-    folder: tyro.conf.Positional[Path],
+    folders: Annotated[
+        tyro.conf.Positional[tuple[Path, ...]],
+        tyro.conf.arg(
+            metavar="FOLDER", help="Folders of results, also packed ones; of two results of one seed, the later counts."
+        ),
+    ],
     out: Annotated[Path | None, tyro.conf.arg(help="Folder for table.md, results.json.gz and the figures.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Print the tables of a folder of results; with --out, also write them, a packed copy and the figures."""
+    """Print the tables of folders of results; with --out, also write them, a packed copy and the figures."""
     from safedsr.scenario.results import pack, read_results, rows, table_text
 
-    results = read_results(folder)
+    if not folders:
+        raise UserError("give a folder of results, such as runs/scenarios")
+    results = read_results(*folders)
     if as_json:
         return print_json([_plain(row) for row in rows(results)])
-    _print_tables(folder)
+    _print_tables(results)
     if out:
         from safedsr.runs.storage import write_text
 
-        pack(folder, out)
+        pack(results, out)
         write_text(out / "table.md", table_text(results))
         for path in _draw(results, out):
             print(f"figure: {path}")
@@ -133,10 +142,10 @@ def _draw(results: Any, out: Path) -> list[Path]:
     return draw_all(results, out / "figures")
 
 
-def _print_tables(folder: Path) -> None:
-    from safedsr.scenario.results import COLUMNS, cells, read_results, rows
+def _print_tables(results: list[dict[str, Any]]) -> None:
+    from safedsr.scenario.results import COLUMNS, cells, rows
 
-    found = rows(read_results(folder))
+    found = rows(results)
     for name in dict.fromkeys(row.scenario for row in found):
         print_table(COLUMNS, [cells(row) for row in found if row.scenario == name], name)
 

@@ -105,22 +105,36 @@ def result_file(out: Path, scenario: str, contestant: str, seed: int) -> Path:
     return out / scenario / contestant / f"{seed}.json"
 
 
-def read_results(out: Path) -> list[dict[str, Any]]:
-    """All results in a folder: of each seed, or packed in one file."""
+def read_results(*folders: Path) -> list[dict[str, Any]]:
+    """All results of some folders, of each seed or packed in one file; of two results of one seed the later counts."""
+    found = {(one["scenario"], one["contestant"], one["seed"]): one for out in folders for one in _read(out)}
+    kinds: dict[str, set[tuple[str, bool]]] = {}
+    for one in found.values():
+        kinds.setdefault(one["scenario"], set()).add((one["scenario_sha256"], one["quick"]))
+    mixed = [name for name, different in kinds.items() if len(different) > 1]
+    if mixed:
+        raise UserError(
+            f"the results of '{mixed[0]}' are of different versions of the scenario, or quick and full ones; report on "
+            "them one by one"
+        )
+    return [found[key] for key in sorted(found)]
+
+
+def _read(out: Path) -> list[dict[str, Any]]:
     packed = out / PACKED
     if packed.is_file():
         return _unpack(packed)
-    needed = ("scenario", "contestant", "seed", "phases", "curve")
+    needed = ("scenario", "scenario_sha256", "quick", "contestant", "seed", "phases", "curve")
     found = [storage.read_json(path, needed) for path in sorted(out.glob("*/*/*.json"))]
     if not found:
         raise UserError(f"{out} has no results of scenarios; run 'safedsr scenario run … --out {out}' first")
     return found
 
 
-def pack(out: Path, target: Path) -> Path:
-    """Write all results of a folder into one file, the same bytes each time."""
+def pack(results: Sequence[dict[str, Any]], target: Path) -> Path:
+    """Write results into one file, the same bytes each time."""
     storage.make_folder(target)
-    text = json.dumps({"results": read_results(out)}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps({"results": results}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     data = gzip.compress(text.encode() + b"\n", mtime=0)
     storage.write_atomic(target / PACKED, lambda file: file.write_bytes(data))
     return target / PACKED

@@ -46,14 +46,19 @@ def minecart_changes() -> str:
     for row in sources.rows(CHANGES):
         key = (row["price"] != "1.0" or row["trained_budget"] != row["budget"], row["trained_budget"])
         groups.setdefault((*map(float, key), float(row["price"]), float(row["budget"])), []).append(row)
+    kinds = {"False": "ore 1", "True": "ore 1, one of two λ for each episode"}
+    kinds = {kind: title for kind, title in kinds.items() if any(r["mixture"] == kind for r in sources.rows(CHANGES))}
     lines = []
     for (_, trained, price, budget), rows in sorted(groups.items()):
-        carts = [(float(row["discounted_ore_1"]), float(row["discounted_fuel"])) for row in rows]
         seconds = formats.fixed(float(np.median([float(row["seconds"]) for row in rows])), 0)
         numbers = (formats.fixed(trained, 2), formats.fixed(price, 1), formats.fixed(budget, 2))
-        known = _ore(float(rows[0]["best_known"]))
-        lines.append([*numbers, f"{_cart_cell(carts, budget)}", known, seconds])
-    head = ["trained for", "price of fuel", "budget", "ore 1", "best single policy known", "seconds"]
+        cells = []
+        for kind in kinds:
+            some = [row for row in rows if row["mixture"] == kind]
+            carts = [(float(row["discounted_ore_1"]), float(row["discounted_fuel"])) for row in some]
+            cells.append(_cart_cell(carts, budget) if carts else "")
+        lines.append([*numbers, *cells, _ore(float(rows[0]["best_known"])), seconds])
+    head = ["trained for", "price of fuel", "budget", *kinds.values(), "best single policy known", "seconds"]
     return formats.table(head, lines)
 
 

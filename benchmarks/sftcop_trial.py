@@ -98,7 +98,7 @@ def main() -> None:
     np.random.seed(args.trial)
     agent, steps = make(program, args.agent), program.gen_params["n_samples"]
     agent.reset(program.gen_params["n_tasks"], steps)
-    with (out / f"{args.agent}-{args.trial:02d}.csv").open("w", newline="") as file:
+    with (out / f"{args.agent}-{args.trial:02d}.csv").open("x", newline="") as file:  # never over another table
         writer = None
         for number, task in enumerate(program.load_tasks(args.trial - 1)[: args.tasks], 1):
             row = {"agent": args.agent, "trial": args.trial, "task": number, **run_task(agent, task, steps)}

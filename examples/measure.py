@@ -152,7 +152,14 @@ CASES = {
                 "lam_step": 0.01,
                 "lam_most": 2.0,
             },
-            "safedsr-plus": plus(0.02, **LANDER, octaves=0, trunk=256, head=128),
+            # Visits of codes and K weigh little, because returns of up to 600 are the unit of rewards; see the page.
+            "safedsr-plus": plus(
+                0.02,
+                **LANDER,
+                **{"octaves": 0, "trunk": 256, "head": 128, "points": 64, "even_share": 0.0, "idle_share": 0.0},
+                **{"beta_m": 1e-6, "beta_c": 0.0025, "lam_start": 0.05},
+                **{"rule": "mean", "aim": (80.0,), "lam_step": 0.002, "lam_most": 0.4},
+            ),
             "ppo-lag": {"steps_per_epoch": 4_000, "gae_lambda": 0.98, "kl_reduce": "mean", "update_iters": 10},
         },
         certificate={"episodes": 500},

@@ -10,6 +10,7 @@ from safedsr.transfer import library as libraries
 from safedsr.transfer import memory as memories
 from safedsr.transfer import tables
 from safedsr.transfer.memory import NONE
+from safedsr.transfer.rooms import rooms_of
 from safedsr.transfer.tables import Plan
 
 PLAN = (0.9, 0.2)  # γ, ε
@@ -144,7 +145,19 @@ def test_guesses_are_means_of_this_task_and_hopeful_where_it_has_shown_nothing()
     g = guesses.push(g, jnp.array([1]), jnp.array([0.25]), jnp.zeros(1))
     assert guesses.rewards(g, 0.5).tolist() == pytest.approx([0.5, 0.25, 0.0])  # mean 0, standard deviation 1
     assert guesses.costs(g).tolist() == [0.5, 0.0, 0.0]
-    assert guesses.matters(g).tolist() == [True, True, False]
+    assert g.number.tolist() == [0, 1, -1]
+
+
+def test_a_feature_keeps_its_number_when_others_are_found_later():
+    """Stored policies are tables over these numbers."""
+    rooms = rooms_of(known=False)
+    g = guesses.init(rooms.codes)
+    g = guesses.push(g, jnp.array([5, 6]), jnp.array([0.0, 1.0]), jnp.zeros(2))
+    first = rooms.features_of(g)
+    g = guesses.next_task(guesses.push(g, jnp.array([2, 4]), jnp.array([0.5, 0.0]), jnp.array([0.0, 1.0])))
+    later = rooms.features_of(g)
+    assert first[6, 0] == 1 and first.sum() == 1
+    assert jnp.array_equal(later[6], first[6]) and later[2, 1] == later[4, 2] == 1 and later.sum() == 3
 
 
 def test_shapes_that_paid_alike_in_earlier_tasks_are_expected_to_pay_alike():

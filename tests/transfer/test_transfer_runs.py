@@ -16,6 +16,7 @@ from safedsr.transfer.summary import pack, read_courses, summary_rows
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 TRIALS, STEPS = (1, 2), 2000
+HEAD, ROW = "agent,trial,task,reward,traps,greedy_reward,greedy_traps,greedy_goal,seconds", "1,0,1,0,1,2"
 
 
 @pytest.fixture(scope="module")
@@ -103,10 +104,9 @@ def test_packed_tables_say_the_same(straight, tmp_path):
 
 
 def test_only_trials_with_enough_tasks_count(tmp_path):
-    head, row = "agent,trial,task,reward,traps,greedy_reward,greedy_traps,greedy_goal,seconds", "1,0,1,0,1,2"
     for agent, trials in (("known", (3, 2)), ("unknown", (1,))):  # so many tasks of each trial
-        lines = [f"{agent},{n + 1},{t + 1},{row}" for n, tasks in enumerate(trials) for t in range(tasks)]
-        (tmp_path / f"{agent}.csv").write_text("\n".join([head, *lines, ""]))
+        lines = [f"{agent},{n + 1},{t + 1},{ROW}" for n, tasks in enumerate(trials) for t in range(tasks)]
+        (tmp_path / f"{agent}.csv").write_text("\n".join([HEAD, *lines, ""]))
     assert [(c.agent, c.trials, c.values["traps"].shape) for c in read_courses([tmp_path])] == [
         ("known", (1, 2), (2, 2)),
         ("unknown", (1,), (1, 1)),
@@ -120,6 +120,30 @@ def test_a_table_without_a_column_is_refused(tmp_path):
     (tmp_path / "other.csv").write_text("agent,trial,task\nx,1,1\n")
     with pytest.raises(UserError, match="no column 'reward'"):
         read_courses([tmp_path])
+
+
+@pytest.mark.parametrize(
+    "content, reason",
+    [
+        (b"\xff\xfe\x00", "is no table"),
+        (f"{HEAD}\nx,1,a,{ROW}\n".encode(), "has a gap or no number"),
+        (f"{HEAD}\nx,1,2,{ROW}\n".encode(), "its tasks are 1, 2, 3"),
+    ],
+)
+def test_a_damaged_table_is_refused(content, reason, tmp_path):
+    (tmp_path / "x.csv").write_bytes(content)
+    with pytest.raises(UserError, match=reason):
+        read_courses([tmp_path])
+
+
+def test_one_agent_in_two_tables_is_refused(tmp_path, capsys):
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.csv").write_text(f"{HEAD}\nknown,1,1,{ROW}\n")
+    with pytest.raises(UserError, match="both have trial 1 of 'known'"):
+        read_courses([tmp_path])
+    theirs = ["--quick", "--agents", "known", "--theirs", str(tmp_path / "one.csv")]
+    assert main(["reproduce", "transfer", *theirs]) == 2
+    assert "--theirs has the agent 'known', which is run here" in capsys.readouterr().err
 
 
 def test_our_tasks_are_uniform_and_other_sets_are_others():

@@ -63,8 +63,9 @@ def transfer(
     chosen = agents or tuple(ARMS)
     for name in chosen:
         find_arm(name)
-    if theirs:
-        read_courses(theirs)  # wrong tables are refused now, not after the runs
+    for course in read_courses(theirs):  # wrong tables are refused now, not after the runs
+        if course.agent in chosen:
+            raise UserError(f"--theirs has the agent '{course.agent}', which is run here; leave one of them out")
     folder = out or Path("runs") / ("transfer-quick" if quick else "transfer")
     if quick:
         print(NOT_COMPARABLE)

@@ -74,13 +74,13 @@ def greedy_figure(courses: Sequence[Course]) -> Figure:
     titles = ("reward of an episode at ε = 0", "trap entries of an episode at ε = 0")
     styles = _styles(courses)
     for axes, column, title in zip(panels, ("greedy_reward", "greedy_traps"), titles, strict=True):
+        window = min(SMOOTH, *(course.values[column].shape[1] for course in courses))
         for course in courses:
             values = course.values[column]
-            window = min(SMOOTH, values.shape[1])
             smooth = np.array([np.convolve(row, np.ones(window) / window, "valid") for row in values])
             _curve(axes, np.arange(window, values.shape[1] + 1), smooth, course, styles[course.agent])
         axes.set_xlabel("tasks")
-        axes.set_title(f"{title}\n(mean of {SMOOTH} tasks)")
+        axes.set_title(f"{title}\n(mean of {window} tasks)")
     legend_below(figure, panels)
     return figure
 

@@ -24,21 +24,22 @@ class Guess(NamedTuple):
     total: Array  # [codes, codes] sum of mean rewards of i
     square: Array  # [codes, codes] sum of their squares
     product: Array  # [codes, codes] sum of products of mean rewards of i and j
+    number: Array  # [codes] int32: codes with a reward or a cost, in the order in which this was found out; else -1
 
 
 def init(codes: int) -> Guess:
     """Before the first step."""
     one, pair = jnp.zeros(codes), jnp.zeros((codes, codes))
-    return Guess(one, one, one, one, pair, pair, pair, pair)
+    return Guess(one, one, one, one, pair, pair, pair, pair, jnp.full(codes, -1, jnp.int32))
 
 
 def push(g: Guess, codes: Array, rewards: Array, costs: Array) -> Guess:
     """After some more steps."""
     met = jax.nn.one_hot(codes, len(g.seen))
     steps = met.sum(0)
-    return g._replace(
-        reward=g.reward + rewards @ met, seen=g.seen + steps, cost=g.cost + costs @ met, ever=g.ever + steps
-    )
+    g = g._replace(reward=g.reward + rewards @ met, seen=g.seen + steps, cost=g.cost + costs @ met, ever=g.ever + steps)
+    new = (g.number < 0) & ((g.reward**2 + g.cost) > 0)
+    return g._replace(number=jnp.where(new, g.number.max() + jnp.cumsum(new), g.number))
 
 
 def next_task(g: Guess) -> Guess:
@@ -76,11 +77,6 @@ def rewards(g: Guess, curiosity: float) -> Array:
 def costs(g: Guess) -> Array:
     """The cost of each code: its mean over all tasks."""
     return g.cost / jnp.maximum(g.ever, 1)
-
-
-def matters(g: Guess) -> Array:
-    """Which codes ever had a reward or a cost."""
-    return (jnp.diagonal(g.square) + g.reward**2 + g.cost) > 0
 
 
 def _mean(g: Guess) -> Array:

@@ -59,9 +59,7 @@ def rooms_of(known: bool, plan: Map | None = None) -> Rooms:
     codes = groups.count(())
 
     def features_of(guess: Guess) -> Array:
-        matters = guesses.matters(guess)
-        number = jnp.cumsum(matters) - 1
-        return jax.nn.one_hot(jnp.where(matters, number, LEARNT), LEARNT)
+        return jax.nn.one_hot(guess.number, LEARNT)  # a number stays, because stored policies keep their features
 
     def weights(guess: Guess, params: PyTree, curiosity: float) -> Weights:
         del params

@@ -26,7 +26,7 @@ SAVED_EVERY = 16  # tasks
 EPISODE = 200  # steps
 
 ARMS: dict[str, TransferConfig] = {
-    "known": TransferConfig(),  # knows the rewards, and cells with shapes, goal and traps, as SFT-CoP's agents do
+    "known": TransferConfig(),  # knows rewards, and what each step led to, as SFT-CoP's agents do
     "unknown": TransferConfig(known=False, library=4, refresh=2),  # knows nothing; rewards and costs are observed
     "known-no-library": TransferConfig(library=0),
     "known-no-rehearsal": TransferConfig(rehearse=0),
@@ -149,12 +149,17 @@ def _save(out: Path, name: str, about: dict[str, str], state: Traveller, rows: S
     storage.write_tensors(out / WORK / f"{name}.safetensors", tensors, {**about, "rows": str(len(rows))})
 
 
+def _tasks_in(table: Path) -> int:
+    with table.open(newline="") as file:
+        return max((int(row["task"]) for row in csv.DictReader(file)), default=0)
+
+
 def _resume(out: Path, name: str, about: dict[str, str], tools: Tools) -> tuple[Traveller | None, list[Row]]:
     path, table = out / WORK / f"{name}.safetensors", out / f"{name}.csv"
     if not path.is_file():
-        if table.is_file():
+        if table.is_file() and _tasks_in(table) >= SAVED_EVERY:
             raise UserError(f"{table} is there, but no state to go on from; choose another --out, or delete it")
-        return None, []
+        return None, []  # also if it was interrupted before the first save
     tensors, found = storage.read_tensors(path)
     if {key: found.get(key) for key in about} != about:
         raise UserError(f"{path} is of other tasks, trials or settings; choose another --out")

@@ -60,15 +60,23 @@ def read_courses(paths: Iterable[Path], tasks: int | None = None) -> list[Course
     files = [file for path in paths for file in (sorted(path.glob("*.csv")) if path.is_dir() else [path])]
     files = [file for file in files if file.name not in (WITHIN, SPEED)]
     rows: dict[str, list[dict[str, str]]] = {}
+    sources: dict[tuple[str, str], Path] = {}
     for file in files:
         try:
             with file.open(newline="") as opened:
                 found = list(csv.DictReader(opened))
         except OSError as error:
             raise UserError(f"cannot read {file}: {error.strerror}") from None
+        except (UnicodeDecodeError, csv.Error):
+            raise UserError(f"{file} is no table; give csv files that 'reproduce transfer' wrote") from None
         for row in found:
             if missing := [name for name in NEEDED if row.get(name) in (None, "")]:
                 raise UserError(f"{file} has no column '{missing[0]}'; give tables that 'reproduce transfer' wrote")
+            before = sources.setdefault((row["agent"], row["trial"]), file)
+            if before != file:
+                raise UserError(
+                    f"{before} and {file} both have trial {row['trial']} of '{row['agent']}'; give one of them"
+                )
             rows.setdefault(row["agent"], []).append(row)
     order = {name: n for n, name in enumerate(NAMES)}
     agents = sorted(rows, key=lambda name: order.get(name, len(order)))
@@ -78,8 +86,18 @@ def read_courses(paths: Iterable[Path], tasks: int | None = None) -> list[Course
 
 def _course(agent: str, rows: Sequence[dict[str, str]], wanted: int | None) -> Course | None:
     by_trial: dict[int, dict[int, dict[str, str]]] = {}
-    for row in rows:
-        by_trial.setdefault(int(row["trial"]), {})[int(row["task"])] = row
+    try:
+        for row in rows:
+            by_trial.setdefault(int(row["trial"]), {})[int(row["task"])] = row
+        return _values(agent, by_trial, wanted)
+    except (KeyError, ValueError):
+        raise UserError(
+            f"a table of '{agent}' has a gap or no number where one is needed; its tasks are 1, 2, 3 …, and all other "
+            "columns are numbers"
+        ) from None
+
+
+def _values(agent: str, by_trial: dict[int, dict[int, dict[str, str]]], wanted: int | None) -> Course | None:
     trials = tuple(sorted(trial for trial, found in by_trial.items() if len(found) >= (wanted or 1)))
     if not trials:
         return None
@@ -92,12 +110,12 @@ def _course(agent: str, rows: Sequence[dict[str, str]], wanted: int | None) -> C
     within = {}
     for name in ("reward", "traps"):
         key = f"{name}_every_1000"
-        if key in rows[0]:
+        if key in by_trial[trials[0]][1]:
             sums = [[by_trial[trial][t + 1][key].split() for t in range(tasks)] for trial in trials]
             within[name] = np.diff(np.array(sums, float), axis=2, prepend=0.0)
     if "traps" in within:
         values["kept"] = _steps_until_kept(within["traps"])
-    elif "kept" in rows[0]:
+    elif "kept" in by_trial[trials[0]][1]:
         values["kept"] = np.array([[float(by_trial[trial][t + 1]["kept"]) for t in range(tasks)] for trial in trials])
     return Course(agent, trials, values, within)
 

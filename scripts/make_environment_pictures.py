@@ -18,11 +18,11 @@ FOLDER = ROOT / "docs" / "images" / "results"
 FUEL = (0.3, 0.5, 1, 2, 5)  # marks of the axis
 AGENTS = ("safedsr-plus", "safedqn", "safedsr", "ppo-lag", "cpo")
 STAGES = {
-    "trained": "own\ncost",
-    "changed": "new\ncost",
+    "trained": "own cost",
+    "changed": "new cost",
     "adapted": "adapted",
-    "remembered": "from\nmemory",
-    "continued": "trained\nfurther",
+    "remembered": "from memory",
+    "continued": "trained further",
 }
 TITLES = {
     "cartpole": "CartPole",

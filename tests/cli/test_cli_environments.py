@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import gymnasium
 import pytest
 
 from safedsr.cli import main
@@ -142,3 +143,50 @@ def test_an_environment_made_by_a_file(capsys, tmp_path):
     assert main(["evaluate", out, "--episodes", "4"]) == 2
     assert "name it: --env own.py:small" in capsys.readouterr().err
     assert main(["evaluate", out, "--episodes", "4", "--env", f"{tmp_path / 'own.py'}:small"]) == 0
+
+
+def test_a_jax_environment_made_by_a_file(capsys, tmp_path):
+    file = tmp_path / "own.py"
+    file.write_text(
+        "from dataclasses import replace\n"
+        "from safedsr.envs.environment import Environment\n"
+        "from stairs import make_stairs, stairs_task\n\n"
+        "def stairs() -> Environment:\n"
+        "    return replace(make_stairs(1), params=stairs_task(1).params, cost_names=('slippery',))\n\n"
+        "def nameless() -> Environment:\n    return make_stairs(1)\n\n"
+        "def bare() -> Environment:\n    return replace(make_stairs(1), cost_names=('slippery',))\n\n"
+        "def nothing() -> Environment:\n    return 3\n"
+    )
+    out, named = str(tmp_path / "run"), f"{file}:stairs"
+    assert main(["train", "safedqn", "--env", named, "--budget", "3", *SHORT, "--out", out]) == 0
+    assert main(["evaluate", out, "--episodes", "4", "--env", named]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", out, "--episodes", "4"]) == 2
+    assert "name it: --env own.py:stairs" in capsys.readouterr().err
+    for flags, words in (
+        (["--env", f"{file}:nothing"], "returned int; return a safedsr Environment"),
+        (["--env", f"{file}:nameless"], "has 1 costs and 0 cost_names; give each cost a name"),
+        (["--env", f"{file}:bare"], "raised AttributeError in its first step"),
+        (["--env", named, "--cost-entries=-1"], "has its own reward, costs"),
+    ):
+        assert main(["train", "safedqn", *flags, "--budget", "3", *SHORT, "--out", str(tmp_path / "other")]) == 2
+        assert words in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("default::safedsr.errors.ChangedFunction")
+def test_a_module_that_changed_is_said(capsys, tmp_path, monkeypatch):
+    module = tmp_path / "little_module.py"
+    text = (
+        "import gymnasium\nfrom climber import Climber\n"
+        "gymnasium.register('Little-v0', entry_point=lambda **more: Climber(), max_episode_steps=20)\n"
+    )
+    module.write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    out = str(tmp_path / "run")
+    flags = ["--env", "little_module:Little-v0"]
+    assert main(["train", "safedqn", *flags, "--budget", "3", *SHORT, "--out", out]) == 0
+    module.write_text(text + "# another line\n")
+    capsys.readouterr()
+    assert main(["evaluate", out, "--episodes", "4", *flags]) == 0
+    assert "the module 'little_module:Little-v0' (little_module.py) has changed" in capsys.readouterr().err
+    gymnasium.registry.pop("Little-v0")

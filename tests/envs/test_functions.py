@@ -125,8 +125,8 @@ def test_parameters_are_those_after_the_five_with_a_default():
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda obs: 0, "the function '<lambda>' takes 1 arguments; it must take obs, action, next_obs, reward, info"),
-        (lambda o, a, n, r, i, low: 0, "the parameter 'low' of the function '<lambda>' needs a default, such as low=1"),
+        (lambda obs: 0, "the function 'lambda' takes 1 arguments; it must take obs, action, next_obs, reward, info"),
+        (lambda o, a, n, r, i, low: 0, "the parameter 'low' of the function 'lambda' needs a default, such as low=1"),
         (lambda o, a, n, r, i, low=None: 0, "the parameter 'low' is None; give a finite number, or a list of them"),
         (lambda o, a, n, r, i, low="a": 0, "the parameter 'low' is 'a'; give a finite number"),
         (lambda o, a, n, r, i, low=float("inf"): 0, "the parameter 'low' is inf; give a finite number"),

@@ -173,7 +173,7 @@ def test_a_cost_from_info_cannot_be_given_to_stored_steps():
         ("obs", "an observation that is not finite"),
         ("reward", "a reward that is not finite"),
         ("cost", "the cost -1; costs must be at least 0"),
-        ("shape", "raised"),
+        ("shape", "its function 'cost' raised"),
     ],
 )
 @pytest.mark.parametrize("processes", [0, 1])
@@ -181,6 +181,89 @@ def test_an_environment_that_fails_says_so_in_its_words(how, words, processes):
     environment = from_gymnasium(lambda: Climber(fails=250, how=how, limit=1000), name="stairs")
     with pytest.raises(EnvironmentFailed, match=words):
         walk(environment, [[1]] * 260, processes)
+
+
+class Priced(Climber):
+    """Its `info` has several costs, `given` after the first step."""
+
+    def __init__(self, given: Any, first: Any) -> None:
+        super().__init__()
+        self.given, self.first = given, first
+
+    def step(self, action: Any):
+        *step, _ = super().step(action)
+        return *step, {"costs": self.first if self.taken == 1 else self.given}
+
+
+def costs_of(given: Any, first: Any) -> list[list[float]]:
+    """The costs of two steps."""
+    environment = from_gymnasium(lambda: Priced(given, first), name="priced")
+    return walk(environment, [[1], [1]])[1][1][:, 0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("given", "first", "found"),
+    [
+        ({"b": 0, "a": 7}, {"a": 1, "b": 2}, [[1, 2], [7, 0]]),
+        ({"b": 5}, {"a": 1, "b": 2}, [[1, 2], [0, 5]]),
+        ([3, 4], [1, 2], [[1, 2], [3, 4]]),
+    ],
+)
+def test_costs_in_info_are_found_by_name_or_by_place(given, first, found):
+    assert costs_of(given, first) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "first", "words"),
+    [
+        (1.0, [0, 2], "1.0 are not 2 costs"),
+        ([9.0], [0, 2], r"\[9.0\] are not 2 costs"),
+        ([1, 2, 3], [0, 2], "are not 2 costs"),
+        ({"a": 1, "c": 2}, {"a": 1, "b": 2}, "not costs with the names a, b"),
+        ([1, 2], {"a": 1, "b": 2}, "not costs with the names a, b"),
+    ],
+)
+def test_costs_that_are_not_those_of_the_first_steps_are_refused(given, first, words):
+    with pytest.raises(EnvironmentFailed, match=f"its function 'costs' raised ValueError: .*{words}"):
+        costs_of(given, first)
+
+
+def test_stored_steps_refuse_another_number_of_costs():
+    environment = from_gymnasium(Climber, cost=lambda o, a, n, r, i, few=0.0: [1.0, 2.0] if few == 0 else [few])
+    parts: Any = np.zeros((1, 5)), np.zeros(1, int), np.zeros(1), np.zeros((1, 2)), np.zeros((1, 5)), np.zeros(1)
+    assert environment.relabel_all
+    with pytest.raises(UserError, match="are not 2 costs"):
+        environment.relabel_all(Transition(*parts), {"few": np.float32(3)})
+
+
+def test_steps_without_costs_in_info_cost_nothing():
+    class Rare(Climber):
+        """Has costs in its first step only."""
+
+        def step(self, action: Any):
+            *step, _ = super().step(action)
+            return *step, {"costs": [1.0, 2.0]} if self.taken == 1 else {}
+
+    assert walk(from_gymnasium(Rare), [[1], [1]])[1][1][:, 0].tolist() == [[1, 2], [0, 0]]
+
+
+def test_a_function_that_fails_is_named():
+    def late(obs, action, next_obs, reward, info, after=0.0):
+        return 1.0 if after == 0 else {}["what"]
+
+    def also_late(obs, action, next_obs, reward, info, after=0.0):
+        return True if after == 0 else 1 / 0
+
+    cases: Any = ({"cost": late}, "function 'late' raised KeyError"), ({"success": also_late}, "ZeroDivision")
+    for given, words in cases:
+        environment = from_gymnasium(Climber, **given)
+        with Copies(environment.host, [{"after": np.ones((), np.float32)}]) as copies:
+            copies.reset()
+            copies.begin_step(np.array([1]))
+            with pytest.raises(EnvironmentFailed, match=words):
+                copies.end_step()
+    with pytest.raises(UserError, match="the success function 'lambda' raised ZeroDivisionError"):
+        from_gymnasium(Climber, success=lambda *step: 1 / 0)
 
 
 class Continuous(Climber):
@@ -272,6 +355,37 @@ class InPlace(gymnasium.Env):
     def step(self, action):
         self.state += 1
         return self.state, 0.0, False, bool(self.state[0] >= 3), {}
+
+
+class InPlaceView(InPlace):
+    """Returns a new view of the same memory each time."""
+
+    def step(self, action):
+        _, *rest = super().step(action)
+        return self.state[:], *rest
+
+
+class InPlaceDict(InPlace):
+    """Returns a new dict with the same array each time."""
+
+    observation_space = spaces.Dict({"place": spaces.Box(-100, 100, (1,))})
+
+    def reset(self, *, seed=None, options=None):
+        obs, info = super().reset(seed=seed)
+        return {"place": obs}, info
+
+    def step(self, action):
+        obs, *rest = super().step(action)
+        return {"place": obs}, *rest
+
+
+@pytest.mark.parametrize("make", [InPlaceView, InPlaceDict])
+def test_parts_of_an_observation_that_change_in_place_are_kept(make):
+    def moved(obs, action, next_obs, reward, info):
+        before, after = (one["place"] if isinstance(one, dict) else one for one in (obs, next_obs))
+        return abs(after[0] - before[0])
+
+    np.testing.assert_array_equal(walk(from_gymnasium(make, cost=moved), [[0]] * 5)[1][1][:, 0, 0], np.ones(5))
 
 
 def test_an_observation_that_changes_in_place_is_kept():

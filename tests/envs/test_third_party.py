@@ -109,7 +109,7 @@ def test_the_maze_of_sft_cop_has_its_traps():
     at = [np.array([row, column, *[0] * 18]) for row, column in ((1, 8), (1, 7), (1, 6))]
     enter = [bool(rooms.traps(at[0], 0, place, np.zeros(3), {})) for place in at]
     assert enter == [False, True, False]
-    assert [bool(rooms.traps(at[0], 0, place, np.zeros(3), {}, left=1.0)) for place in at] == [False, False, True]
+    assert [bool(rooms.traps(at[2], 0, place, np.zeros(3), {}, right=1.0)) for place in at] == [True, False, False]
 
 
 def test_the_costs_of_the_examples():

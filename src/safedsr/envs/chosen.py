@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from safedsr.envs.environment import Environment
+from safedsr.envs.environment import Environment, check_environment
 from safedsr.envs.functions import (
     StepFunction,
     changed_functions,
@@ -77,8 +77,13 @@ def make_environment(chosen: Chosen, *, costless: bool = False) -> Environment:
         return _gymnax(chosen)
     from safedsr.envs.host import from_gymnasium
 
+    source = load_from_file(chosen.env)[0] if FILE in chosen.env else chosen.env
+    if source is not chosen.env and _returns_environment(source):
+        own = _own(source, chosen)
+        named = {**own.settings, "costs": [], "env_args": dict(chosen.env_args)}
+        return _from_file(replace(own, settings=named), chosen.env)
     made = from_gymnasium(
-        load_from_file(chosen.env)[0] if FILE in chosen.env else chosen.env,
+        source,
         reward=chosen.reward,
         cost=() if costless else chosen.costs,
         cost_entries=chosen.cost_entries,
@@ -88,6 +93,42 @@ def make_environment(chosen: Chosen, *, costless: bool = False) -> Environment:
         name=chosen.name,
     )
     return _from_file(made, chosen.env) if FILE in chosen.env else made
+
+
+def _returns_environment(function: Any) -> bool:
+    """Whether a function says that it returns an `Environment`, which is one in JAX."""
+    returned = getattr(function, "__annotations__", {}).get("return")
+    return returned is Environment or (isinstance(returned, str) and returned.rpartition(".")[2] == "Environment")
+
+
+def _own(function: Any, chosen: Chosen) -> Environment:
+    """The environment in JAX that a function of the user makes; it has its own costs."""
+    if chosen.costs or chosen.cost_entries or chosen.reward or chosen.success or chosen.time_limit is not None:
+        raise UserError(
+            f"'{chosen.env}' makes an Environment, which has its own reward, costs, success and time limit; leave out "
+            "--cost-fn, --cost-entries, --reward-entries, --success-fn and --time-limit"
+        )
+    try:
+        made = function(**chosen.env_args)
+    except Exception as error:
+        raise UserError(f"'{chosen.env}' raised {type(error).__name__}: {error}") from error
+    if not isinstance(made, Environment):
+        raise UserError(f"'{chosen.env}' returned {type(made).__name__}; return a safedsr Environment, as it says")
+    if len(made.cost_names) != made.spec.costs:
+        raise UserError(
+            f"the environment of '{chosen.env}' has {made.spec.costs} costs and {len(made.cost_names)} cost_names; "
+            "give each cost a name: Environment(…, cost_names=…)"
+        )
+    try:
+        check_environment(made, made.params)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"the environment of '{chosen.env}' raised {type(error).__name__} in its first step: {error}; its params "
+            "are those of Environment(…, params=…)"
+        ) from error
+    return made
 
 
 def _from_file(environment: Environment, text: str) -> Environment:
@@ -195,5 +236,5 @@ def warn_of_changes(environment: Environment, data: Mapping[str, Any]) -> None:
 
 
 def _functions(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    single = (settings.get("success_function"), settings.get("made_by"))
+    single = (settings.get("success_function"), settings.get("made_by") or settings.get("code"))
     return [*settings.get("costs", ()), *(about for about in single if about)]

@@ -21,6 +21,31 @@ from safedsr.errors import EnvironmentFailed, UserError
 from safedsr.types import Transition
 
 MakeEnv = Callable[..., gymnasium.Env]
+# For each cost function its name, itself, the place of its costs, and what reads them if they are several.
+Bound = list[tuple[str, Callable[..., Any], int | slice, Callable[[Any], Any] | None]]
+
+
+class Place(NamedTuple):
+    """Where the costs of one function are among all costs."""
+
+    at: int | slice  # a slice if the function returns several
+    keys: tuple[str, ...] = ()  # their names, if the function returns them by name
+
+    def several(self, costs: Any) -> Any:
+        """Several costs as numbers in their order; raises if they are not those of the first steps."""
+        assert isinstance(self.at, slice)
+        if self.keys:
+            if not isinstance(costs, Mapping) or not costs.keys() <= set(self.keys):
+                raise ValueError(f"{costs!r} are not costs with the names {', '.join(self.keys)} of the first steps")
+            return [float(costs.get(key, 0.0)) for key in self.keys]
+        count = self.at.stop - self.at.start
+        if np.shape(costs) != (count,):
+            raise ValueError(f"{costs!r} are not {count} costs, as in the first steps")
+        return costs
+
+
+class WrongLabel(Exception):
+    """A function of the user failed in a step."""
 
 
 class Labelling(NamedTuple):
@@ -30,17 +55,19 @@ class Labelling(NamedTuple):
     costs: tuple[StepFunction, ...]
     success: StepFunction | None
     extras: int  # entries of a vector reward
-    places: tuple[int | slice, ...] = ()  # of each function's costs among all costs; a slice if it returns several
+    places: tuple[Place, ...] = ()  # of each function's costs
     in_place: bool = False  # the environment changes the observation that it returned before
 
     def total(self, reward: Any) -> Any:
         """The reward as one number."""
         return reward if self.reward is None else sum(sign * reward[entry] for entry, sign in self.reward)
 
-
-def _plain(cost: Any) -> Any:
-    """Costs as numbers; `info` may hold them by name."""
-    return [float(value) for value in cost.values()] if isinstance(cost, Mapping) else cost
+    def bound(self, args: dict[str, Any]) -> Bound:
+        """The cost functions with these parameters."""
+        return [
+            (f.name, f.bound(args), place.at, place.several if isinstance(place.at, slice) else None)
+            for f, place in zip(self.costs, self.places, strict=True)
+        ]
 
 
 class Columns(NamedTuple):
@@ -133,9 +160,8 @@ class Batch(gymnasium.Env):
     @args.setter
     def args(self, args: Sequence[Args]) -> None:
         self._args = args
-        (_, functions, success, *_), plain = self.labelling, [plain_args(one) for one in args]
-        places = self.labelling.places
-        self._costs = [list(zip([f.bound(one) for f in functions], places, strict=True)) for one in plain]
+        success, plain = self.labelling.success, [plain_args(one) for one in args]
+        self._costs = [self.labelling.bound(one) for one in plain]
         self._success = [success.bound(one) if success else None for one in plain]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
@@ -172,13 +198,21 @@ class Batch(gymnasium.Env):
             obs, reward, terminated, truncated, info = step(action)
             befores[copy] = keep(obs) if keep else obs
             obs_of[copy] = flatten(obs) if flatten else obs
-            for function, at in costs:
-                cost = function(before, action, obs, reward, info)
-                labels[at] = cost if type(at) is int else _plain(cost)
             done = terminated or truncated
             if done:
                 ended.append(copy)
-            reached = done if success is None else success(before, action, obs, reward, info)
+            name, reached = "", done
+            try:
+                for name, function, at, several in costs:  # noqa: B007 (the error names it)
+                    cost = function(before, action, obs, reward, info)
+                    labels[at] = several(cost) if several else cost
+                if success is not None:
+                    name = labelling.success.name  # type: ignore[union-attr]
+                    reached = success(before, action, obs, reward, info)
+            except Exception as error:
+                raise WrongLabel(
+                    f"cannot go on: its function '{name}' raised {type(error).__name__}: {error}"
+                ) from error
             if extras:
                 labels[place : place + extras] = reward
             successes.append(reached)
@@ -193,6 +227,9 @@ class Batch(gymnasium.Env):
     def _watched(self) -> Iterator[None]:
         try:
             yield
+        except WrongLabel as error:
+            self.failure = str(error)
+            self._rows[:] = np.nan
         except Exception as error:
             self.failure = f"raised {type(error).__name__}: {error}"
             self._rows[:] = np.nan
@@ -241,8 +278,7 @@ class Host:
     def relabel(self, steps: Transition, args: Args, space: spaces.Space) -> Transition:
         """Stored steps [n] with the costs that the functions give them."""
         cost = np.zeros((len(steps.action), self.columns.costs), np.float32)
-        plain = plain_args(args)
-        restore, functions = partial(spaces.unflatten, space), [one.bound(plain) for one in self.labelling.costs]
+        restore, functions = partial(spaces.unflatten, space), self.labelling.bound(plain_args(args))
         for n, (obs, action, next_obs, reward) in enumerate(
             zip(
                 np.asarray(steps.obs),
@@ -253,8 +289,8 @@ class Host:
             )
         ):
             step = restore(obs), int(action) + self.first, restore(next_obs), reward, NoInfo()
-            for function, place in zip(functions, self.labelling.places, strict=True):
-                cost[n, place] = _plain(function(*step))
+            for _, function, at, several in functions:
+                cost[n, at] = several(function(*step)) if several else function(*step)
         return steps._replace(cost=cost)
 
 

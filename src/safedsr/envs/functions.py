@@ -82,10 +82,15 @@ def own_function(function: Callable[..., Any] | StepFunction, source: str = "") 
     """A user's function with its parameters and its hash."""
     if isinstance(function, StepFunction):
         return function
+    about = described(function, source)
+    return StepFunction(about["function"], function, about, _parameters(function, about["function"]))
+
+
+def described(function: Callable[..., Any], source: str = "") -> dict[str, str]:
+    """Name, file and hash of a user's function, for config.json."""
     bare = _bare(function)
     name = getattr(bare, "__name__", type(bare).__name__)
-    about = {"function": name.strip("<>"), "source": source, "sha256": _hash(function)}
-    return StepFunction(name.strip("<>"), function, about, _parameters(function, name))
+    return {"function": name.strip("<>"), "source": source, "sha256": _hash(function)}
 
 
 def load_function(text: str) -> StepFunction:
@@ -138,11 +143,12 @@ def function_from_json(about: Mapping[str, Any]) -> StepFunction | None:
 def changed_functions(now: Sequence[Mapping[str, Any]], then: Sequence[Mapping[str, Any]]) -> list[str]:
     """A sentence for each function that has the same name as at the training and another text."""
     before = {about.get("function"): about for about in then if "function" in about}
+    changed = [(about, before[about["function"]]) for about in now if about.get("function") in before]
     return [
-        f"the function '{about['function']}' ({about['source'] or 'no file'}) has changed since the training: its hash "
-        f"is {about['sha256'][:12]} and was {before[about['function']]['sha256'][:12]}"
-        for about in now
-        if about.get("function") in before and about["sha256"] != before[about["function"]]["sha256"]
+        f"the {'module' if ':' in now['function'] else 'function'} '{now['function']}' ({now['source'] or 'no file'}) "
+        f"has changed since the training: its hash is {now['sha256'][:12]} and was {then['sha256'][:12]}"
+        for now, then in changed
+        if now["sha256"] != then["sha256"]
     ]
 
 

@@ -6,17 +6,19 @@
 import contextlib
 import importlib
 import json
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from safedsr.envs.copies import Columns, Host, Labelling, MakeEnv
+from safedsr.envs.copies import Columns, Host, Labelling, MakeEnv, Place
 from safedsr.envs.environment import ENDLESS, MOST_OBSERVATIONS, Environment, Spec
 from safedsr.envs.functions import (
     Args,
@@ -25,6 +27,8 @@ from safedsr.envs.functions import (
     args_to_json,
     as_number,
     collect_defaults,
+    described,
+    file_hash,
     from_info,
     from_reward,
     own_function,
@@ -69,7 +73,7 @@ def probe(make: MakeEnv, name: str) -> Probe:
             action = int(rng.integers(actions)) + first
             kept = deepcopy(before)
             obs, reward, terminated, truncated, info = env.step(action)
-            in_place = in_place or obs is before
+            in_place = in_place or _shared(obs, before)
             step = step or (kept, action, obs, reward, info)
             infos, taken, before = {**info, **infos}, taken + 1, obs
             if terminated or truncated:
@@ -86,6 +90,16 @@ def probe(make: MakeEnv, name: str) -> Probe:
         ) from error
     finally:
         env.close()
+
+
+def _shared(obs: Any, before: Any) -> bool:
+    """Whether a part of an observation is in the same memory as that of the one before."""
+    if isinstance(obs, Mapping) and isinstance(before, Mapping):
+        return any(_shared(part, before.get(name)) for name, part in obs.items())
+    if isinstance(obs, tuple | list) and isinstance(before, tuple | list):
+        return obs is before or any(map(_shared, obs, before))
+    arrays = isinstance(obs, np.ndarray) and isinstance(before, np.ndarray)
+    return np.may_share_memory(obs, before) if arrays else False
 
 
 def _require_discrete(env: gymnasium.Env, name: str) -> int:
@@ -148,6 +162,7 @@ def from_gymnasium(
     seen = probe(make, title)
     labelling = _labelling(seen, title, reward, cost, cost_entries, success)
     names, places = _cost_names(labelling, seen, title)
+    _try_success(labelling.success, seen, title)
     labelling = labelling._replace(places=places, in_place=seen.in_place)
     space = seen.observation_space
     columns = Columns(spaces.flatdim(space), len(names), labelling.extras)
@@ -176,6 +191,7 @@ def from_gymnasium(
             "reward": None if labelling.reward is None else [list(entry) for entry in labelling.reward],
             "costs": [dict(function.about) for function in labelling.costs],
             "success_function": dict(labelling.success.about) if labelling.success else None,
+            "code": _code(env),
         },
         to_json=lambda task: {"args": args_to_json(task.params)},
         from_json=partial(_args_from_json, defaults),
@@ -185,6 +201,15 @@ def from_gymnasium(
         with_args=with_args,
         host=host,
     )
+
+
+def _code(env: str | Callable[..., gymnasium.Env]) -> dict[str, str] | None:
+    """Name and hash of what makes the environment: a function, or the module of a module:Id."""
+    if callable(env):
+        return described(env)
+    module = sys.modules.get(env.partition(":")[0]) if ":" in env else None
+    file = getattr(module, "__file__", None)
+    return {"function": env, "source": Path(file).name, "sha256": file_hash(Path(file))} if file else None
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -261,8 +286,8 @@ def _labelling(
     if success is None:
         success = next((key for key in ("is_success", "success") if key in seen.infos), None)
     found = [from_info(success)] if isinstance(success, str) else _sources(success, seen, title)
-    lenient = tuple(map(_lenient, costs))
-    return Labelling(tuple(chosen) if extras else None, lenient, _lenient(found[0]) if found else None, extras)
+    lenient = tuple(_lenient(one, seen) for one in costs)
+    return Labelling(tuple(chosen) if extras else None, lenient, _lenient(found[0], seen) if found else None, extras)
 
 
 def _sources(given: Any, seen: Probe, title: str) -> list[StepFunction]:
@@ -280,21 +305,23 @@ def _sources(given: Any, seen: Probe, title: str) -> list[StepFunction]:
     return [function for one in given for function in _sources(one, seen, title)]
 
 
-def _lenient(function: StepFunction) -> StepFunction:
+def _lenient(function: StepFunction, seen: Probe) -> StepFunction:
     """An entry of `info` is 0 where `info` lacks it: many environments give a cost or success only when it happens."""
     key = function.about.get("info")
     if key is None:
         return function
-    return function._replace(call=lambda obs, action, next_obs, reward, info: info.get(key, 0.0))
+    first = seen.infos.get(str(key), 0.0)
+    nothing: Any = {} if isinstance(first, Mapping) else np.zeros(np.shape(first)) if np.ndim(first) else 0.0
+    return function._replace(call=lambda obs, action, next_obs, reward, info: info.get(key, nothing))
 
 
-def _cost_names(labelling: Labelling, seen: Probe, title: str) -> tuple[tuple[str, ...], tuple[int | slice, ...]]:
+def _cost_names(labelling: Labelling, seen: Probe, title: str) -> tuple[tuple[str, ...], tuple[Place, ...]]:
     """The names of all costs, and the places of each function's costs.
 
     If a function returns several costs, they get the names in `info`, or numbers.
     """
     names: list[str] = []
-    places: list[int | slice] = []
+    places: list[Place] = []
     for function in labelling.costs:
         try:
             key = function.about.get("info")  # an entry that the first step may not have
@@ -307,7 +334,7 @@ def _cost_names(labelling: Labelling, seen: Probe, title: str) -> tuple[tuple[st
             ) from error
         if isinstance(found, Mapping):
             names += [str(key) for key in found]
-            places.append(slice(len(names) - len(found), len(names)))
+            places.append(Place(slice(len(names) - len(found), len(names)), tuple(found)))
             continue
         try:
             values = np.asarray(found, np.float64)
@@ -319,11 +346,24 @@ def _cost_names(labelling: Labelling, seen: Probe, title: str) -> tuple[tuple[st
                 "vector of them"
             )
         place = len(names)
-        places.append(place if values.ndim == 0 else slice(place, place + values.size))
+        places.append(Place(place if values.ndim == 0 else slice(place, place + values.size)))
         names += [function.name] if values.ndim == 0 else [f"{function.name}[{n}]" for n in range(values.size)]
     if len(set(names)) < len(names):
         names = [f"{name} {n + 1}" for n, name in enumerate(names)]
     return tuple(names), tuple(places)
+
+
+def _try_success(function: StepFunction | None, seen: Probe, title: str) -> None:
+    """Raise if the function of success fails in the first step."""
+    if function is None:
+        return
+    try:
+        bool(function(*seen.step, plain_args(function.defaults)))
+    except Exception as error:
+        raise UserError(
+            f"the success function '{function.name}' raised {type(error).__name__}: {error} in the first step of "
+            f"'{title}'"
+        ) from error
 
 
 def bounds(space: spaces.Space) -> tuple[tuple[float, ...], tuple[float, ...]]:

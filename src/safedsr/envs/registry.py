@@ -48,4 +48,5 @@ def find_environment(data: Mapping[str, Any], num_costs: int, given: Environment
 
 def _fixed(data: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that must not change; costs and success may be given by other functions."""
-    return {key: value for key, value in data.items() if key not in ("costs", "success", "success_function", "made_by")}
+    free = ("costs", "success", "success_function", "made_by", "code")
+    return {key: value for key, value in data.items() if key not in free}

@@ -46,6 +46,7 @@ class AdapterData(EnvironmentData):
     success: NotRequired[bool]
     success_function: NotRequired[FunctionData | None]
     made_by: NotRequired[FunctionData | None]
+    code: NotRequired[FunctionData | None]
 
 
 class ConfigData(TypedDict):
@@ -71,7 +72,7 @@ def check_config(config: Any) -> dict[str, Any]:
     config = typed(ConfigData, config, "the configuration")
     if "costs" in config["environment"]:
         where = typed(AdapterData, config["environment"], "environment")
-        for about in (*where["costs"], where.get("success_function"), where.get("made_by")):
+        for about in (*where["costs"], *(where.get(name) for name in ("success_function", "made_by", "code"))):
             whole = not about or "function" not in about or {"source", "sha256"} <= about.keys()
             whole = whole and (not about or "reward" not in about or "sign" in about)
             require(

@@ -70,7 +70,10 @@ def make_baseline(config: OnPolicyConfig, environment: Environment, name: str) -
     """The trainer of an algorithm of the table."""
     row, spec = BASELINES[name], environment.spec
     if not spec.costs:
-        raise UserError(f"{name} needs a cost and this environment has none; give one (on a map: 'none' is empty)")
+        raise UserError(
+            f"{name} needs a cost and this environment has none; give one (on a map: 'none' is "
+            "empty; elsewhere: --cost-fn FILE.py:NAME, --cost-entries, or cost= in Python)"
+        )
     if row.one_cost and spec.costs != 1:
         raise UserError(f"{name} takes one cost and this environment has {spec.costs}; give one, or use 'trpo-lag'")
     controller = row.controller(config)

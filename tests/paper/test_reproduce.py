@@ -138,6 +138,8 @@ def test_delays_shrink_with_the_steps():
 
 
 def test_a_part_of_an_experiment():
+    (only,) = plan("baselines", runs=["safedsr-absorb"], matmul="tensorfloat32")
+    assert (only.name, only.job.train.matmul) == ("safedsr-absorb", "tensorfloat32")
     tasks = plan("baselines", algos=["safedsr", "cpo"], layouts=["rooms-4"], seeds=3)
     assert [task.name for task in tasks] == ["cpo", "safedsr", "safedsr-absorb"]
     for task in tasks:
@@ -149,6 +151,7 @@ def test_a_part_of_an_experiment():
     [
         ({"experiment": "baseline"}, "did you mean 'baselines'?"),
         ({"algos": ["cp0"]}, "did you mean 'cpo'?"),
+        ({"runs": ["safedsr-abs"]}, "did you mean 'safedsr-absorb'?"),
         ({"algos": ["dqn"]}, "dqn is not part of 'baselines'; its algorithms are cpo, "),
         ({"layouts": ["two-rom"]}, "did you mean 'two-rooms'?"),
         ({"seeds": 0}, "seeds is 0; train at least one"),

@@ -8,6 +8,7 @@ import tyro
 
 from safedsr.cli.where import Executors, Where, executor_for, only_plan
 from safedsr.errors import UserError, unknown
+from safedsr.runs.config import Matmul, TrainConfig
 
 if TYPE_CHECKING:
     from safedsr.paper.reproduce import PlannedRun
@@ -36,6 +37,13 @@ def reproduce(
     algos: Algos = (),
     layouts: Layouts = (),
     seeds: Annotated[int | None, tyro.conf.arg(help="Number of seeds, if not that of the experiment.")] = None,
+    runs: Annotated[
+        tuple[str, ...],
+        tyro.conf.arg(help="Only the run folders of these names; several processes can share one --out."),
+    ] = (),
+    matmul: Annotated[
+        Matmul, tyro.conf.arg(help="Precision of matrix products on accelerators; tables are of float32.")
+    ] = TrainConfig.matmul,
     out: Annotated[Path | None, tyro.conf.arg(help="Folder for the run folders; runs/EXPERIMENT if not given.")] = None,
     executor: Annotated[
         Executors | None,
@@ -56,12 +64,12 @@ def reproduce(
         raise UserError("flags of an executor are given, but none is chosen; add --executor local, ray or slurm")
     from safedsr.paper.reproduce import plan
 
-    tasks = plan(experiment, quick=quick, algos=algos, layouts=layouts, seeds=seeds)
+    tasks = plan(experiment, quick=quick, algos=algos, layouts=layouts, seeds=seeds, runs=runs, matmul=matmul)
     out = out or Path("runs") / (f"{experiment}-quick" if quick else experiment)
     if quick:
         print(NOT_COMPARABLE)
     broken = _run_by(executor, where, tasks, out) if executor else _run_here(experiment, tasks, out)
-    if experiment == "plus" and not broken:
+    if experiment == "plus" and not broken and not runs:
         _finish_plus(quick, out)
     print(f"run folders: {out}\ntables and figures: safedsr report {out} --out {out}-report")
     if quick:

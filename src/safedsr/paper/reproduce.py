@@ -11,7 +11,7 @@ from safedsr.engine.train import NotFinite
 from safedsr.envs.grid.config import GridConfig
 from safedsr.errors import UserError, unknown
 from safedsr.paper.experiments import EXPERIMENTS, QUICK_SETTINGS, RunGroup, shorten
-from safedsr.runs.config import TrainConfig
+from safedsr.runs.config import Matmul, TrainConfig
 from safedsr.runs.job import Job, grid_job, tasks_for
 from safedsr.sweep.finish import finish, standing
 from safedsr.validation import with_settings
@@ -44,8 +44,10 @@ def plan(
     algos: Sequence[str] = (),
     layouts: Sequence[str] = (),
     seeds: int | None = None,
+    runs: Sequence[str] = (),
+    matmul: Matmul = TrainConfig.matmul,
 ) -> list[PlannedRun]:
-    """The runs of an experiment: all of them, or only the given algorithms, maps and number of seeds."""
+    """The runs of an experiment: all of them, or only the given algorithms, maps, number of seeds and run folders."""
     if experiment not in EXPERIMENTS:
         raise unknown("experiment", experiment, EXPERIMENTS)
     rows = [shorten(row) if quick else row for row in EXPERIMENTS[experiment]]
@@ -54,22 +56,26 @@ def plan(
         if find_algorithm(algorithm).name not in known:
             raise UserError(f"{algorithm} is not part of '{experiment}'; its algorithms are {', '.join(sorted(known))}")
     rows = [row._replace(layouts=tuple(layouts) or row.layouts) for row in rows]
+    names = [row.folder(algorithm) for row in rows for algorithm in row.algorithms]
+    for name in runs:
+        if name not in names:
+            raise unknown(f"run of '{experiment}'", name, names)
     return [
-        plan_run(row if seeds is None else row._replace(seeds=seeds), algorithm, quick)
+        plan_run(row if seeds is None else row._replace(seeds=seeds), algorithm, quick, matmul)
         for row in rows
         for algorithm in row.algorithms
-        if not algos or algorithm in algos
+        if (not algos or algorithm in algos) and (not runs or row.folder(algorithm) in runs)
     ]
 
 
-def plan_run(row: RunGroup, algorithm: str, quick: bool = False) -> PlannedRun:
+def plan_run(row: RunGroup, algorithm: str, quick: bool = False, matmul: Matmul = TrainConfig.matmul) -> PlannedRun:
     """The run of one algorithm of a group."""
     settings = {**(QUICK_SETTINGS[algorithm] if quick else {}), **row.settings}
     agent = with_settings(find_algorithm(algorithm).settings(row.preset), settings)
     tasks = tasks_for(algorithm, row.layouts, row.costs, row.budget)
     # All chunks of a short run have the same length: another length would be compiled again.
     chunk = agent.period if quick else None
-    training = TrainConfig(steps=row.steps, chunk=chunk, trajectories=row.trajectories)
+    training = TrainConfig(steps=row.steps, chunk=chunk, trajectories=row.trajectories, matmul=matmul)
     seeds = tuple(range(row.first_seed, row.first_seed + row.seeds))
     job = grid_job(algorithm, tasks, seeds, agent, GridConfig(**row.grid), training)
     return PlannedRun(row.folder(algorithm), job)

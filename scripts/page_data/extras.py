@@ -39,7 +39,9 @@ def five_times() -> str:
         cells = []
         for layout in sources.ROOMS:
             usual, longer = sources.result(name, layout, "diamond"), _extra(f"{name}-five-times", layout)
-            assert longer
+            if longer is None:
+                cells.append("not run")
+                continue
             ends, bests = ([f(one) for one in (usual, longer)] for f in (_rate, _largest))
             cells.append(f"{_pair(ends)} ({_pair(bests)})")
         lines.append([sources.NAMES[name], *cells])

@@ -1,16 +1,12 @@
 """The metrics of changes on a few episodes, and the sequential test on made-up costs."""
 
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
 import pytest
 
 from safedsr.runs import metrics
 from safedsr.runs.config import Terms
 from safedsr.runs.metrics import Episodes
-from safedsr.scenario.watch import Watch
-from safedsr.types import Transition
+from safedsr.scenario import watch
 
 GOALS, RETURNS = Terms(), Terms(success=False)
 
@@ -57,34 +53,22 @@ def test_a_curve_judges_each_phase_by_its_budget():
     assert counts.tolist() == [0, 1, 1, 0, 2] and fine.tolist() == [0, 1, 1, 0, 1]
 
 
-def one_hot(obs: Any, action: Any) -> np.ndarray:
-    return np.eye(10)[np.asarray(obs)[:, 0].astype(int)]
-
-
 def walked(rng, cost, count=200):
+    """One-hot features and costs of random steps."""
     place = rng.integers(0, 10, count)
-    noise = 0.1 * rng.random(count)
-    return Transition(place[:, None], np.zeros(count, int), None, (cost[place] + noise)[:, None], None, None)  # type: ignore[arg-type]
+    return np.eye(10)[place], (cost[place] + 0.1 * rng.random(count))[:, None]
 
 
 def test_a_change_of_costs_is_noticed_and_learnt():
-    rng = np.random.default_rng(0)
-    before = np.eye(10)[3]
-    steps = walked(rng, before, 2000)
-    phi = one_hot(steps.obs, steps.action)
-    memory = SimpleNamespace(steps=steps, gram=phi.T @ phi, fitted=2000)
-    agent: Any = SimpleNamespace(
-        features=one_hot,
-        experience=memory,
-        trainer=SimpleNamespace(adaptable=True),
-        policy=SimpleNamespace(learner=None),
-    )
-    watch = Watch(agent, [walked(rng, before) for _ in range(10)])
-    assert not any(watch.alarm(walked(rng, before)) for _ in range(50))
-    after = np.eye(10)[7]
-    assert any(watch.alarm(walked(rng, after)) for _ in range(3))
-    for _ in range(5):
-        watch.alarm(walked(rng, after))
-    watch.learn()
-    guess = watch.predict(np.arange(10)[:, None], np.zeros(10))[:, 0]
+    rng, before, later = np.random.default_rng(0), np.eye(10)[3], np.eye(10)[7]
+    test = watch.begin(*walked(rng, before, 2000), [walked(rng, before) for _ in range(10)])
+    for _ in range(50):
+        test = watch.after(test, walked(rng, before))
+        assert not watch.alarmed(test)
+    chunks = [walked(rng, later) for _ in range(8)]
+    for count, chunk in enumerate(chunks, 1):
+        test = watch.after(watch.from_arrays(watch.to_arrays(test)), chunk)
+        assert watch.alarmed(test) or count < 3
+    assert 8 * 200 <= test.fresh <= 9 * 200
+    guess = watch.predict(watch.learn(test, tuple(map(np.concatenate, zip(*chunks, strict=True)))), np.eye(10))[:, 0]
     assert guess[7] > 0.6 and guess[3] < 0.5 and guess[[0, 1, 2]].max() < 0.2

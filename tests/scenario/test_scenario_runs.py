@@ -21,14 +21,16 @@ from safedsr.paper.adaptation_runs import run_stages
 from safedsr.runs.config import TrainConfig
 from safedsr.runs.folder import load_run
 from safedsr.runs.job import grid_job
-from safedsr.scenario import adaptive, learners, runner
+from safedsr.scenario import adaptive, learners, place, runner, silent
 from safedsr.scenario.adaptive import Adaptive, run_adaptive
 from safedsr.scenario.course import make_course
 from safedsr.scenario.diary import Diary
 from safedsr.scenario.file import parse_scenario
-from safedsr.scenario.learners import Learner, place_at, run_learner
+from safedsr.scenario.learners import Learner, run_learner
 from safedsr.scenario.oracles import reachable
-from safedsr.scenario.results import judge, read_results, table_text
+from safedsr.scenario.place import place_at
+from safedsr.scenario.results import judge, read_results
+from safedsr.scenario.tables import table_text
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 
@@ -53,6 +55,7 @@ S..CG
 ....C
 '''
 """
+MADE: dict[str, Any] = {"settings_sha256": "0"}
 SIGN: dict[str, Any] = {"multiplier": MultiplierConfig(rule="sign", penalty_start=60)}
 
 
@@ -96,7 +99,7 @@ def test_the_papers_phases_give_the_numbers_of_reproduce_adaptation(tmp_path, mo
 
     monkeypatch.setattr(learners, "TrainConfig", lambda steps, chunk: TrainConfig(steps, 20))
     learner, diary = tiny_learner(staged=True), diary_of(course)
-    run_learner(course, learner, (4,), diary, place_at(tmp_path / "state.safetensors"))
+    run_learner(course, learner, (4,), diary, place_at(tmp_path / "state"))
 
     monkeypatch.setattr("safedsr.paper.adaptation_plan.LANES", (0,))
     agent = learners.make_job(course, learner, (4,), 120).agent
@@ -115,19 +118,19 @@ def test_the_papers_phases_give_the_numbers_of_reproduce_adaptation(tmp_path, mo
 def test_interrupted_and_continued_is_as_if_it_had_never_stopped(tmp_path):
     course, learner = tiny_course(), tiny_learner("safedqn")
     straight, broken = diary_of(course, (4, 5)), diary_of(course, (4, 5))
-    run_learner(course, learner, (4, 5), straight, place_at(tmp_path / "a.safetensors"))
+    run_learner(course, learner, (4, 5), straight, place_at(tmp_path / "a"))
 
     def stop(step, steps):
         if step == 160:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_learner(course, learner, (4, 5), broken, place_at(tmp_path / "b.safetensors", stop))
+        run_learner(course, learner, (4, 5), broken, place_at(tmp_path / "b", stop))
     again = diary_of(course, (4, 5))
-    run_learner(course, learner, (4, 5), again, place_at(tmp_path / "b.safetensors"))  # from the end of the first phase
+    run_learner(course, learner, (4, 5), again, place_at(tmp_path / "b"))  # from the end of the first phase
     assert again.step == 320 and all(same_episodes(straight.episodes(s), again.episodes(s)) for s in (4, 5))
     assert not same_episodes(straight.episodes(4), straight.episodes(5))
-    assert straight.spent["relabelled"][1].tolist() == [40, 40] and not straight.spent["relabelled"][0].any()
+    assert [[straight.spent(n, seed)["relabelled"] for seed in (0, 1)] for n in (0, 1)] == [[0, 0], [40, 40]]
 
 
 @pytest.fixture(scope="module")
@@ -139,17 +142,18 @@ def told(tmp_path_factory):
         patch.setattr(runner, "SPEND", runner.ClimbConfig(updates=8))
         course = tiny_course(ends=(240, 320))
         diary = diary_of(course)
-        one, base = Adaptive(tiny_learner("safedsr-plus"), "memory"), folder / "base.safetensors"
-        run_adaptive(course, one, (4,), diary, place_at(folder / "state.safetensors"), base)
+        one, base = Adaptive(tiny_learner("safedsr-plus"), "memory"), place_at(folder / "base")
+        run_adaptive(course, one, (4,), diary, place_at(folder / "state"), base)
     return course, diary, base
 
 
 def test_a_told_agent_adapts_and_its_policy_stays(told):
     _, diary, base = told
-    assert base.exists() and diary.step == 320
+    assert base.step(4) == 240 and diary.step == 320
     assert [(note["phase"], note["seed"], note["level"]) for note in diary.notes] == [(1, 4, "memory")]
-    assert diary.rate[1, 0] == 0 and diary.spent["simulated_steps"][1, 0] > 1_000
-    assert diary.spent["memory_steps"][1, 0] == 0 and diary.spent["relabelled"][1, 0] > 20
+    spent = diary.spent(1, 0)
+    assert diary.rate[1, 0] == 0 and spent["simulated_steps"] > 1_000
+    assert spent["memory_steps"] == 0 and spent["relabelled"] > 20
     assert diary.episodes(4).end_step.max() > 300
 
 
@@ -157,10 +161,10 @@ def test_a_result_accounts_for_everything(told):
     course, diary, _ = told
     _, known = reachable(course, 1)
     assert known[0]["safe_share"] > 0.9 and known[1]["safe_share"] > 0.9
-    found = judge(course, "safedsr-plus-memory", diary, 0, known)
+    found = judge(course, "safedsr-plus-memory", diary, 0, known, MADE)
     first, second = found["phases"]
-    assert first["updates"] == pytest.approx(240 * 2 / 5) and second["updates"] == diary.spent["updates"][1, 0]
-    assert second["simulated_steps"] == diary.spent["simulated_steps"][1, 0] and second["real_steps"] == 80
+    assert first["updates"] == pytest.approx(240 * 2 / 5) and second["updates"] == diary.spent(1, 0)["updates"]
+    assert second["simulated_steps"] == diary.spent(1, 0)["simulated_steps"] and second["real_steps"] == 80
     assert sum(found["curve"]["episodes"]) == first["episodes"] + second["episodes"] == len(diary.episodes(4).end_step)
     assert second["regret"] == pytest.approx(known[1]["safe"] - second["safe"])
 
@@ -182,30 +186,88 @@ def test_the_automatic_agent_acts_with_what_simulated_episodes_have_shown(tmp_pa
             raise KeyboardInterrupt
 
     monkeypatch.setattr(runner.Runner, "let_act", watched)
-    monkeypatch.setattr(learners, "SAVE_SECONDS", 0.0)
-    where = Adaptive(learner, "auto"), (4, 5)
+    monkeypatch.setattr(place, "SAVE_SECONDS", 0.0)
+    where, base = (Adaptive(learner, "auto"), (4, 5)), place_at(tmp_path / "base")
     with pytest.raises(KeyboardInterrupt):
-        run_adaptive(course, *where, diary_of(course, (4, 5)), place_at(tmp_path / "a", stop), tmp_path / "base")
+        run_adaptive(course, *where, diary_of(course, (4, 5)), place_at(tmp_path / "a", stop), base)
     again, straight = diary_of(course, (4, 5)), diary_of(course, (4, 5))
-    run_adaptive(course, *where, again, place_at(tmp_path / "a"), tmp_path / "base")
+    run_adaptive(course, *where, again, place_at(tmp_path / "a"), base)
     few = len(acted)
-    run_adaptive(course, *where, straight, place_at(tmp_path / "b"), tmp_path / "base")
+    run_adaptive(course, *where, straight, place_at(tmp_path / "b"), base)
     assert again.step == 320 and all(same_episodes(straight.episodes(s), again.episodes(s)) for s in (4, 5))
     assert {step for step, _, _ in acted[few:]} <= {240, 260, 280, 300} and [step for step, _, _ in acted[few:]][
         :2
     ] == [240, 240]
     assert all(acts == (share >= 0.97) for _, share, acts in acted)
-    assert straight.spent["simulated_steps"][1].min() > 2_000 and straight.rate[1].min() > 0
+    for index in (0, 1):
+        spent = straight.spent(1, index)
+        assert spent["simulated_steps"] == again.spent(1, index)["simulated_steps"] > 2_000
+        assert 0 < straight.spent(1, index, 260)["simulated_steps"] < spent["simulated_steps"]
+    assert straight.rate[1].min() > 0
 
 
-def test_an_agent_that_nobody_tells_notices(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "SPEND", runner.ClimbConfig(updates=8))
-    monkeypatch.setattr("safedsr.scenario.watch.LIMIT", -1.0)  # an alarm after every chunk, but for the pauses
-    course = tiny_course("false", ends=(240, 320))
-    diary, place = diary_of(course), place_at(tmp_path / "state.safetensors")
-    run_adaptive(course, Adaptive(tiny_learner("safedsr-plus"), "penalty"), (4,), diary, place, tmp_path / "base")
-    assert [note["step"] for note in diary.notes] == [260]
-    assert diary.spent["memory_steps"][1, 0] > 1_000 and diary.spent["simulated_steps"][1, 0] == 0
+def silent_run(folder, costs, stop=None, level="penalty"):
+    """An agent that nobody tells, in a run whose costs become these after 240 steps; it is watched from step 180 on."""
+    course = make_course(parse_scenario(TINY.replace("ANNOUNCED", "false").replace(AFTER, costs), "tiny.toml"))
+    phases = [p._replace(start=s, end=e) for p, s, e in zip(course.phases, (0, 240), (240, 400), strict=True)]
+    course = dataclasses.replace(course, phases=tuple(phases))
+    diary, here = diary_of(course), place_at(folder / "state", *([stop] if stop else []))
+    run_adaptive(course, Adaptive(tiny_learner("safedsr-plus"), level), (4,), diary, here, place_at(folder / "base"))
+    return diary
+
+
+AFTER = "\nS..CG\n....C\n"
+
+
+@pytest.fixture(scope="module")
+def untold(tmp_path_factory):
+    """Two runs of the same agent: the costs change, or they do not."""
+    folder = tmp_path_factory.mktemp("untold")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learners, "CHUNK", 20)
+        patch.setattr(place, "SAVE_SECONDS", 0.0)
+        patch.setattr(runner, "SPEND", runner.ClimbConfig(updates=8))
+        yield (
+            silent_run,
+            folder,
+            silent_run(folder / "changed", "\nSCCCG\nCCCCC\n"),
+            silent_run(folder / "same", "\nSC..G\n.....\n"),
+        )
+
+
+def test_an_agent_that_nobody_tells_notices(untold):
+    _, _, changed, same = untold
+    assert [note["phase"] for note in same.notes] == []
+    assert changed.notes and all(note["alarm"] and note["step"] > 240 for note in changed.notes)
+    spent = changed.spent(1, 0)
+    assert spent["memory_steps"] > 1_000 and spent["simulated_steps"] == 0 and spent["relabelled"] > 20
+    assert changed.rate.min() > 0
+
+
+def test_nothing_happens_at_a_silent_change_itself(untold):
+    """Up to the change, a run with a change and one without are the same, and the watch began before it."""
+    _, folder, changed, same = untold
+    one, other = changed.episodes(4), same.episodes(4)
+    before = one.end_step <= 240
+    assert before.sum() > 10 and all(
+        np.array_equal(a[before], b[: before.sum()]) for a, b in zip(one, other, strict=True)
+    )
+    assert place_at(folder / "same" / "base").step(4) == 180
+    assert float(same.own[0]["mean"]) > 0 and int(same.own[0]["quiet"]) == silent.PAUSE + (400 - 180) // 20
+
+
+def test_an_interrupted_silent_run_is_the_same_experiment(untold):
+    run_silent, folder, changed, _ = untold
+
+    def stop(step, steps):
+        if step == changed.notes[0]["step"] - 20:
+            raise KeyboardInterrupt
+
+    costs = "\nSCCCG\nCCCCC\n"
+    with pytest.raises(KeyboardInterrupt):
+        run_silent(folder / "again", costs, stop)
+    again = run_silent(folder / "again", costs)
+    assert again.notes == changed.notes and same_episodes(changed.episodes(4), again.episodes(4))
 
 
 def test_the_page_shows_the_example():

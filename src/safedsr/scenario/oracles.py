@@ -35,6 +35,7 @@ NOISE = 3  # points of the quadrature over the step length
 FINE, COARSE = 6, 3  # sub-cells along the side of a cell, without and with a hazard
 STOPS = 16  # places of the hazard on its path that plans tell apart
 WALKS, WALK_STEPS = 8, 4_000  # of each plan in the search
+SEARCH = (GAMMA, SWEEPS, TOLERANCE, NOISE, FINE, COARSE, STOPS, WALKS, WALK_STEPS, LAMBDAS)
 
 Act = Callable[[PyTree, Episode], Array]
 

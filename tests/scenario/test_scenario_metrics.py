@@ -6,7 +6,7 @@ import pytest
 from safedsr.runs import metrics
 from safedsr.runs.config import Terms
 from safedsr.runs.metrics import Episodes
-from safedsr.scenario import watch
+from safedsr.scenario import tables, target, watch
 
 GOALS, RETURNS = Terms(), Terms(success=False)
 
@@ -72,3 +72,48 @@ def test_a_change_of_costs_is_noticed_and_learnt():
     assert 8 * 200 <= test.fresh <= 9 * 200
     guess = watch.predict(watch.learn(test, tuple(map(np.concatenate, zip(*chunks, strict=True)))), np.eye(10))[:, 0]
     assert guess[7] > 0.6 and guess[3] < 0.5 and guess[[0, 1, 2]].max() < 0.2
+
+
+NUMBERS = ("violations", "excess", "regret", "steps_until", "seconds_until", "updates_until", "alarms", "near")
+NUMBERS += ("real_steps", "simulated_steps", "memory_steps", "updates", "relabelled")
+
+
+def made_up(contestant, told=True, violations=10, regret=10.0, steps=100, near=True):
+    """Ten results with one change; the seeds differ a little."""
+    phase = dict.fromkeys(NUMBERS, 0.0) | {"told": told, "episodes": 50, "safe": 40, "start": 0, "change": "costs"}
+    later = {"regret": regret, "steps_until": steps, "near": near, "excess": 2.0 * violations}
+    made = {"safedsr": "1", "commit": None, "jax": "0", "device": "cpu", "matmul": "float32", "settings_sha256": "0"}
+    return [
+        {"scenario": "s", "quick": False, "contestant": contestant, "seed": seed, "goals": True, "made": made}
+        | {"phases": [phase | {"violations": 3}, phase | later | {"violations": violations + seed % 2}]}
+        for seed in range(10)
+    ]
+
+
+def judged(*many):
+    return target.verdicts([one for ones in many for one in ones])
+
+
+def test_the_aim_where_changes_are_announced():
+    own, oracle = made_up("safedsr-plus", violations=5, regret=5.0), made_up("oracle", violations=0, regret=0.0)
+    others = made_up("safedqn"), made_up("ppo-lag", violations=9), oracle, made_up("a-guest", violations=1)
+    assert judged(own, *others) == [("s", True, 2, 1, ())]
+    assert judged(own, *others, made_up("cpo", violations=5))[0][1::3] == (False, ("cpo (violations)",))
+    assert judged(own, made_up("safedqn-restart", regret=4.0))[0][1::3] == (False, ("safedqn-restart (regret)",))
+    assert judged(own, oracle) == []
+
+
+def test_the_aim_where_changes_are_silent():
+    names = ("cpo", "safedsr-plus", "safedqn")
+    some = [made_up(name, told=False, violations=n, regret=n) for n, name in enumerate(names)]
+    assert judged(*some)[0][:4] == ("s", True, 2, 2)
+    assert judged(*some, made_up("ppo-lag", told=False, violations=0, regret=0.5))[0][:4] == ("s", False, 3, 3)
+
+
+def test_tables_count_changes_after_which_nothing_comes_near():
+    results = [*made_up("safedqn", steps=100)[:5], *made_up("safedqn", steps=1_000, near=False)[5:]]
+    (row,) = tables.rows(results)
+    assert row.steps_until == 550 and row.near == 0.5
+    assert (row.violations.mean, row.violations_in_all) == (10.5, 13.5)
+    text = tables.table_text(results)
+    assert "| safedqn | 3 / 0 | 10 / 20 |" in text and "made with safedsr 1, jax 0, cpu, float32: 10 results" in text

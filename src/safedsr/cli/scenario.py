@@ -1,7 +1,6 @@
 """The command 'safedsr scenario': run, list and report on scenarios of changing constraints."""
 
 import time
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -90,7 +89,7 @@ def run(
     from safedsr.scenario.run import run as run_all
     from safedsr.scenario.workers import run_with_workers
 
-    how = How(folder, partial(print, flush=True), quick, matmul, Timer(end), only_first_phase)
+    how = How(folder, _say, quick, matmul, Timer(end), only_first_phase)
     try:
         if workers is None or only_first_phase:
             run_all(scenarios, chosen, numbers, how)
@@ -104,6 +103,11 @@ def run(
 
         _print_tables(read_results(folder))
     print(f"results: {folder}")
+
+
+def _say(text: str) -> None:
+    """Print a whole line at once, as several threads may do."""
+    print(f"{text}\n", end="", flush=True)
 
 
 def _at_least_one(value: int, name: str) -> int:

@@ -21,7 +21,7 @@ from safedsr.scenario.file import HazardSetting, Part, RewardSetting, Scenario, 
 from safedsr.validation import parse_budgets, require
 
 TIME_LIMIT = 400  # of episodes on the grid, if the file does not say another
-QUICK_FIRST, QUICK_LATER, QUICK_LIMIT = 3_000, 1_000, 60  # steps of the phases and episodes of a quick scenario
+QUICK_FIRST, QUICK_LATER, QUICK_LIMIT = 2_000, 1_000, 40  # steps of the phases and episodes of a quick scenario
 QUICK_PHASES = 2
 MOVES = ("hazard", "reward", "goal", "sees_hazard")  # fields that need the changing grid
 ONLY_MAP = ("costs", "shift", "grow", "hazard", "reward", "goal", "starts", "sees_hazard")

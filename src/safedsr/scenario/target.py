@@ -26,13 +26,14 @@ class Verdict(NamedTuple):
 
 
 def verdicts(results: Sequence[dict[str, Any]]) -> list[Verdict]:
-    """The aim in each scenario that the recommended agent ran with others."""
+    """The aim in each scenario that the recommended agent ran with others; quick runs do not count."""
     every, found = rows(results), []
     for scenario in dict.fromkeys(row.scenario for row in every):
         here = [row for row in every if row.scenario == scenario and row.contestant != ORACLE]
         own = next((row for row in here if row.contestant == RECOMMENDED), None)
         rivals = [row for row in here if row.contestant in CONTESTANTS and CONTESTANTS[row.contestant].kind in KINDS]
-        if own and rivals:
+        quick = any(one["quick"] for one in results if one["scenario"] == scenario)
+        if own and rivals and not quick:
             ranks = _rank(own, here, "violations"), _rank(own, here, "regret")
             behind = tuple(
                 f"{row.contestant} ({name})"

@@ -45,7 +45,15 @@ def run_with_workers(
 
 def _finish(scenario: Scenario, contestants: Sequence[Contestant], seed: int, how: How) -> None:
     """Run one seed in a process of its own."""
-    command = [sys.executable, "-m", "safedsr", "scenario", "run", scenario.source, *(one.name for one in contestants)]
+    command = [
+        sys.executable,
+        "-m",
+        "safedsr.cli",
+        "scenario",
+        "run",
+        scenario.source,
+        *(one.name for one in contestants),
+    ]
     command += ["--first-seed", str(seed), "--seeds", "1", "--matmul", how.matmul, "--out", str(how.out)]
     command += ["--quick"] if how.quick else []
     if how.timer.end is not None:

@@ -70,7 +70,8 @@ def test_a_change_of_costs_is_noticed_and_learnt():
         test = watch.after(watch.from_arrays(watch.to_arrays(test)), chunk)
         assert watch.alarmed(test) or count < 3
     assert 8 * 200 <= test.fresh <= 9 * 200
-    guess = watch.predict(watch.learn(test, tuple(map(np.concatenate, zip(*chunks, strict=True)))), np.eye(10))[:, 0]
+    fresh = np.concatenate([phi for phi, _ in chunks]), np.concatenate([cost for _, cost in chunks])
+    guess = watch.predict(watch.learn(test, fresh), np.eye(10))[:, 0]
     assert guess[7] > 0.6 and guess[3] < 0.5 and guess[[0, 1, 2]].max() < 0.2
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from safedsr.figures.scenarios import draw_all
 from safedsr.runs.storage import write_text
 from safedsr.scenario.results import pack, read_results
-from safedsr.scenario.tables import table_text
+from safedsr.scenario.target import report_text
 
 
 def main() -> None:
@@ -20,7 +20,7 @@ def main() -> None:
     args = parser.parse_args()
     results = read_results(*args.folders)
     print(pack(results, args.out))
-    write_text(args.out / "table.md", table_text(results))
+    write_text(args.out / "table.md", report_text(results))
     if args.figures:
         args.figures.mkdir(parents=True, exist_ok=True)
         for path in draw_all(results, args.figures):

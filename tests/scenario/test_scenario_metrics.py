@@ -102,6 +102,8 @@ def test_the_aim_where_changes_are_announced():
     assert judged(own, *others, made_up("cpo", violations=5))[0][1::3] == (False, ("cpo (violations)",))
     assert judged(own, made_up("safedqn-restart", regret=4.0))[0][1::3] == (False, ("safedqn-restart (regret)",))
     assert judged(own, oracle) == []
+    text = target.report_text([*own, *others[0]])
+    assert "| s | yes | 1 | 1 | – |" in text and "| safedqn | 3 / 0 |" in text
 
 
 def test_the_aim_where_changes_are_silent():

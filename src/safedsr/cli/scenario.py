@@ -155,8 +155,8 @@ def report(
 ) -> None:
     """Print the tables of folders of results; with --out, also write them, a packed copy and the figures."""
     from safedsr.scenario.results import pack, read_results
-    from safedsr.scenario.tables import made_lines, rows, table_text
-    from safedsr.scenario.target import verdicts
+    from safedsr.scenario.tables import made_lines, rows
+    from safedsr.scenario.target import report_text, verdicts
 
     if not folders:
         raise UserError("give a folder of results, such as runs/scenarios")
@@ -169,7 +169,7 @@ def report(
         from safedsr.runs.storage import write_text
 
         pack(results, out)
-        write_text(out / "table.md", table_text(results))
+        write_text(out / "table.md", report_text(results))
         for path in _draw(results, out):
             print(f"figure: {path}")
         print(f"written: {out}")

@@ -1,6 +1,6 @@
 """The tables of the benchmark, made of the results of all seeds."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,13 +131,14 @@ def table_text(results: Sequence[dict[str, Any]]) -> str:
         here = [one for one in results if one["scenario"] == scenario]
         unit = "safe goals" if here[0]["goals"] else "steps"
         quick = "; QUICK, NOT COMPARABLE" if here[0]["quick"] else ""
-        lines += [f"### {scenario} (regret in {unit}{quick})", "", *_markdown(COLUMNS, map(cells, found)), ""]
+        lines += [f"### {scenario} (regret in {unit}{quick})", "", *markdown(COLUMNS, map(cells, found)), ""]
         lines += ["Violations / excess in the first phase and after each change, means over seeds:", ""]
-        lines += [*_markdown(*change_table(here, [row.contestant for row in found])), ""]
+        lines += [*markdown(*change_table(here, [row.contestant for row in found])), ""]
     return "\n".join([*lines, *made_lines(results), ""])
 
 
-def _markdown(head: Sequence[str], found: Any) -> list[str]:
+def markdown(head: Sequence[str], found: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table in Markdown."""
     return [f"| {' | '.join(head)} |", "|" + "---|" * len(head), *(f"| {' | '.join(row)} |" for row in found)]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from safedsr.scenario.contestants import CONTESTANTS, ORACLE
-from safedsr.scenario.tables import Row, rows
+from safedsr.scenario.tables import Row, markdown, rows, table_text
 
 RECOMMENDED = "safedsr-plus"
 KINDS = ("learner", "restart")
@@ -59,3 +59,10 @@ def verdict_cells(verdict: Verdict) -> tuple[str, ...]:
         str(verdict.regret_rank),
         ", ".join(verdict.not_ahead) or "–",
     )
+
+
+def report_text(results: Sequence[dict[str, Any]]) -> str:
+    """All tables as Markdown, with that of the aim at the end."""
+    judged = [verdict_cells(verdict) for verdict in verdicts(results)]
+    aim = ["### The aim", "", *markdown(COLUMNS, judged), ""] if judged else []
+    return "\n".join([table_text(results), *aim])

@@ -47,7 +47,7 @@ def test_the_papers_phases_give_the_numbers_of_reproduce_adaptation(tmp_path, mo
     phases = [Stage(1, m, s, "", m) for ms, ss in zip(modes, starts, strict=True) for m, s in zip(ms, ss, strict=True)]
     assert [(p.start, p.mode) for p in learners.paper_stages(course, 20)] == [(p.start, p.mode) for p in phases]
 
-    monkeypatch.setattr(learners, "TrainConfig", lambda steps, chunk: TrainConfig(steps, 20))
+    monkeypatch.setattr(learners, "TrainConfig", lambda steps, chunk, matmul: TrainConfig(steps, 20))
     learner, diary = tiny_learner(staged=True), diary_of(course)
     run_learner(course, learner, (4,), diary, place_at(tmp_path / "state"))
 

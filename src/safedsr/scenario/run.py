@@ -125,7 +125,7 @@ def _take_part(course: Course, one: Contestant, diary: Diary, place: Place, how:
     seeds = diary.seeds
     if one.kind == "oracle":
         for phase in course.phases:
-            best = find_best(course, phase)
+            best = find_best(course, phase.number)
             for seed in seeds:
                 diary.add_episodes(seed, oracle_episodes(course, phase, best, seed))
         return

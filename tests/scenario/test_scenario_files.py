@@ -59,7 +59,7 @@ def test_phases_follow_the_timetable():
     ]
     assert [p.note for p in phases] == ["the first task", "shift 2, 0", "grow 1; budget 3"]
     quick = course_of(TEXT, quick=True)
-    assert len(quick.phases) == 2 and quick.steps < 5_000 and quick.environment.spec.time_limit == 60
+    assert len(quick.phases) == 2 and quick.steps < 5_000 and quick.environment.spec.time_limit == 40
 
 
 def test_goals_starts_rewards_and_hazards_change():

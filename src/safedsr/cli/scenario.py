@@ -1,5 +1,6 @@
 """The command 'safedsr scenario': run, list and report on scenarios of changing constraints."""
 
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,7 +9,9 @@ import tyro
 from safedsr.cli.overview import print_overview
 from safedsr.cli.parse import run_command
 from safedsr.cli.terminal import Json, print_json, print_table
+from safedsr.core.config import Matmul
 from safedsr.errors import UserError, unknown
+from safedsr.validation import require
 
 HEAD = "Run the benchmark of changing constraints: scenario run FILE ALGORITHM…, scenario list, scenario report."
 ABOUT = {
@@ -51,8 +54,22 @@ def run(
         tyro.conf.arg(help="Few steps and small networks, to see that all runs; of a set, the public half."),
     ] = False,
     out: Annotated[Path | None, tyro.conf.arg(help="Folder for the results; runs/scenarios if not given.")] = None,
+    seconds: Annotated[
+        int | None, tyro.conf.arg(help="Stop after so many seconds, with everything saved; the same command goes on.")
+    ] = None,
+    workers: Annotated[
+        int | None,
+        tyro.conf.arg(help="Processes for the contestants that adapt, one seed and one CPU core each."),
+    ] = None,
+    only_first_phase: Annotated[
+        bool, tyro.conf.arg(help="Train only what all variants of SafeDSR-plus share: their first phase.")
+    ] = False,
+    matmul: Annotated[
+        Matmul, tyro.conf.arg(help="Precision of matrix products, on devices that have a choice.")
+    ] = "float32",
 ) -> None:
     """Run contestants in a scenario, or in all of a set. Finished seeds are skipped, interrupted ones go on."""
+    end = None if seconds is None else time.monotonic() + _at_least_one(seconds, "seconds")
     from safedsr.engine.lanes import use_cores
     from safedsr.scenario.contestants import CONTESTANTS, QUICK_ONES, find_contestant
     from safedsr.scenario.sets import HELD_OUT, find_scenarios
@@ -67,13 +84,35 @@ def run(
     use_cores(len(numbers))
     if quick:
         print(NOT_COMPARABLE)
+    from safedsr.scenario.place import OutOfTime, Timer
+    from safedsr.scenario.run import How
     from safedsr.scenario.run import run as run_all
+    from safedsr.scenario.workers import run_with_workers
 
-    run_all(scenarios, chosen, numbers, folder, quick=quick, say=lambda text: print(text, flush=True))
-    from safedsr.scenario.results import read_results
+    how = How(folder, _say, quick, matmul, Timer(end), only_first_phase)
+    try:
+        if workers is None or only_first_phase:
+            run_all(scenarios, chosen, numbers, how)
+        else:
+            run_with_workers(scenarios, chosen, numbers, how, _at_least_one(workers, "workers"))
+    except OutOfTime:
+        print(f"the {seconds} seconds are over and everything is saved in {folder}; the same command goes on")
+        return
+    if not only_first_phase:
+        from safedsr.scenario.results import read_results
 
-    _print_tables(read_results(folder))
+        _print_tables(read_results(folder))
     print(f"results: {folder}")
+
+
+def _say(text: str) -> None:
+    """Print a whole line at once, as several threads may do."""
+    print(f"{text}\n", end="", flush=True)
+
+
+def _at_least_one(value: int, name: str) -> int:
+    require(value >= 1, name, value, "give at least 1")
+    return value
 
 
 def list_all(as_json: Json = False) -> None:
@@ -115,19 +154,22 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Print the tables of folders of results; with --out, also write them, a packed copy and the figures."""
-    from safedsr.scenario.results import pack, read_results, rows, table_text
+    from safedsr.scenario.results import pack, read_results
+    from safedsr.scenario.tables import made_lines, rows
+    from safedsr.scenario.target import report_text, verdicts
 
     if not folders:
         raise UserError("give a folder of results, such as runs/scenarios")
     results = read_results(*folders)
     if as_json:
-        return print_json([_plain(row) for row in rows(results)])
+        aim = [verdict._asdict() for verdict in verdicts(results)]
+        return print_json({"rows": [_plain(row) for row in rows(results)], "aim": aim, "made": made_lines(results)})
     _print_tables(results)
     if out:
         from safedsr.runs.storage import write_text
 
         pack(results, out)
-        write_text(out / "table.md", table_text(results))
+        write_text(out / "table.md", report_text(results))
         for path in _draw(results, out):
             print(f"figure: {path}")
         print(f"written: {out}")
@@ -143,11 +185,15 @@ def _draw(results: Any, out: Path) -> list[Path]:
 
 
 def _print_tables(results: list[dict[str, Any]]) -> None:
-    from safedsr.scenario.results import COLUMNS, cells, rows
+    from safedsr.scenario import target
+    from safedsr.scenario.tables import COLUMNS, cells, made_lines, rows
 
     found = rows(results)
     for name in dict.fromkeys(row.scenario for row in found):
         print_table(COLUMNS, [cells(row) for row in found if row.scenario == name], name)
+    if judged := target.verdicts(results):
+        print_table(target.COLUMNS, [target.verdict_cells(one) for one in judged], "the aim of the benchmark")
+    print("\n".join(made_lines(results)))
 
 
 def _plain(row: Any) -> dict[str, Any]:

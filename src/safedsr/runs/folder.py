@@ -319,7 +319,7 @@ def _manifest(seeds: list[int], device: str) -> dict[str, Any]:
         "format": FORMAT,
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        "commit": _commit(),
+        "commit": commit(),
         "python": platform.python_version(),
         "versions": versions,
         "device": device,
@@ -327,7 +327,8 @@ def _manifest(seeds: list[int], device: str) -> dict[str, Any]:
     }
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
+    """The commit of the sources, if they lie in a Git repository."""
     here = Path(__file__).parent
     try:
         found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=True)

@@ -1,6 +1,6 @@
 """The contestants by name, each with fixed settings, the same in all scenarios. No JAX here at import."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from safedsr.errors import UserError, unknown
@@ -31,7 +31,7 @@ SAFEDSR: dict[str, Any] = {"rule": "sign", "terminal": "cut"}
 # What the paper's schedules are as shares of its 500 000 training steps.
 SAFEDSR_SHARES = {"epsilon_from": 0.04, "epsilon_to": 0.2, "penalty_start": 0.2, "freeze": 0.1, "train_start": 0.03}
 BASELINES = ("ppo-lag", "trpo-pid", "cpo")
-RUNGS = ("cost", "penalty", "memory", "full")
+RUNGS, MEMORY = ("cost", "penalty", "memory", "full"), "from-memory"
 
 
 class Contestant(NamedTuple):
@@ -49,6 +49,9 @@ def _known() -> dict[str, Contestant]:
     found = [
         Contestant(plus, "adapts when told, or when it notices a change: fully automatic", plus, "adaptive", "auto"),
         *(Contestant(f"{plus}-{rung}", f"adapts up to the level '{rung}'", plus, "adaptive", rung) for rung in RUNGS),
+        Contestant(
+            f"{plus}-from-memory", "adapts on walks through its memory, goes on learning", plus, "adaptive", MEMORY
+        ),
         Contestant(f"{plus}-going-on", "goes on learning; told changes relabel its memory", plus, "learner"),
         Contestant("safedsr", "as in the paper: phases of evaluation, λ and M after a change", "safedsr", "staged"),
     ]
@@ -66,15 +69,22 @@ QUICK_ONES = ("safedsr-plus", "safedqn", ORACLE)  # whom --quick runs if nobody 
 def find_contestant(name: str) -> Contestant:
     """A contestant by name, or a function FILE.py:NAME of somebody else."""
     if ".py:" in name:
-        return Contestant(name.rpartition(":")[2], "a guest", name, "guest")
+        own = name.rpartition(":")[2]
+        if own in CONTESTANTS:
+            raise UserError(f"{name}: '{own}' is the name of a contestant; give your function another name")
+        return Contestant(own, "a guest", name, "guest")
     if name not in CONTESTANTS:
         raise unknown("contestant", name, CONTESTANTS)
     return CONTESTANTS[name]
 
 
-def enters(contestant: Contestant, silent: bool) -> bool:
-    """Whether a contestant takes part: one that starts again at each change would have to be told of silent ones."""
-    return not (silent and contestant.kind == "restart")
+def left_out(one: Contestant, told: Sequence[bool]) -> str | None:
+    """Why a contestant does not take part, if it does not; `told`: whether each change is announced."""
+    if one.kind == "restart" and not all(told):
+        return "it would have to be told when to start again"
+    if one.level == MEMORY and not any(told):
+        return "without announced changes, it is safedsr-plus"
+    return None
 
 
 def learner_of(contestant: Contestant, first: int, *, elsewhere: bool = False) -> Any:

@@ -1,6 +1,5 @@
 """The course of a scenario: its environment, and the task of each phase. Parameters of all phases have equal shapes."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from safedsr.core.config import Matmul
 from safedsr.envs.environment import Environment, Task, make_task, with_cost_args
 from safedsr.envs.grid.catalog import load_scene, with_costs
 from safedsr.envs.grid.changing import POINTS, Ground, Hazard, make_changing_grid, no_hazard
@@ -17,11 +17,11 @@ from safedsr.envs.grid.layout import Layout, Scene, finer, make_layout, stack_la
 from safedsr.envs.grid.text import parse_scene
 from safedsr.envs.twins import make_twin
 from safedsr.errors import UserError
-from safedsr.scenario.file import HazardSetting, Part, RewardSetting, Scenario
+from safedsr.scenario.file import HazardSetting, Part, RewardSetting, Scenario, note_of
 from safedsr.validation import parse_budgets, require
 
 TIME_LIMIT = 400  # of episodes on the grid, if the file does not say another
-QUICK_FIRST, QUICK_LATER, QUICK_LIMIT = 3_000, 1_000, 60  # steps of the phases and episodes of a quick scenario
+QUICK_FIRST, QUICK_LATER, QUICK_LIMIT = 2_000, 1_000, 40  # steps of the phases and episodes of a quick scenario
 QUICK_PHASES = 2
 MOVES = ("hazard", "reward", "goal", "sees_hazard")  # fields that need the changing grid
 ONLY_MAP = ("costs", "shift", "grow", "hazard", "reward", "goal", "starts", "sees_hazard")
@@ -47,6 +47,7 @@ class Course:
     phases: tuple[Phase, ...]
     grid: GridConfig | None  # the physics, on the grid
     quick: bool = False
+    matmul: Matmul = "float32"  # precision of matrix products
 
     @property
     def name(self) -> str:
@@ -68,6 +69,11 @@ class Course:
         """Whether there is a change that nobody is told of."""
         return not all(phase.announced for phase in self.phases)
 
+    def known(self, number: int) -> Task:
+        """What an agent knows of the task of a phase: its budgets, and all else as it was announced last."""
+        told = max(phase.number for phase in self.phases[: number + 1] if phase.announced)
+        return self.phases[number].task._replace(params=self.phases[told].task.params)
+
     def stacked(self, number: int) -> Any:
         """The parameters of a phase with the leading axis of tasks, as programs take them."""
         return jax.tree.map(lambda x: np.asarray(x)[None], self.phases[number].task.params)
@@ -82,7 +88,7 @@ class _Now(NamedTuple):
     hazard: HazardSetting | None
 
 
-def make_course(scenario: Scenario, *, quick: bool = False) -> Course:
+def make_course(scenario: Scenario, *, quick: bool = False, matmul: Matmul = "float32") -> Course:
     """The course of a scenario.
 
     A quick one has short episodes, few steps and the first change alone; its numbers are for tests only.
@@ -96,30 +102,7 @@ def make_course(scenario: Scenario, *, quick: bool = False) -> Course:
     told = [True, *(change.values.get("announced", True) for change in scenario.changes)]
     numbers = range(len(fields))
     phases = tuple(Phase(*about) for about in zip(numbers, starts, ends, tasks, told, notes, strict=True))
-    return Course(scenario, environment, phases[:QUICK_PHASES] if quick else phases, grid, quick)
-
-
-def note_of(values: Mapping[str, Any]) -> str:
-    """What a change changes, in a few words."""
-    words = []
-    for name, value in values.items():
-        if name in ("at", "announced"):
-            continue
-        if name == "hazard":
-            words.append(f"hazard (radius {value.radius:g}, moves every {value.moves})")
-        elif name == "reward":
-            words.append(f"rewards {value.step:g}, {value.goal:g}")
-        elif name == "args":
-            words.append(", ".join(f"{key} {shown}" for key, shown in value.items()))
-        elif isinstance(value, str) and "\n" in value:
-            words.append(f"{name} as drawn")
-        else:
-            words.append(f"{name} {_plain(value)}")
-    return "; ".join(words)
-
-
-def _plain(value: Any) -> str:
-    return ", ".join(map(_plain, value)) if isinstance(value, list | tuple) else str(value)
+    return Course(scenario, environment, phases[:QUICK_PHASES] if quick else phases, grid, quick, matmul)
 
 
 def _elsewhere(scenario: Scenario, fields: list[Part], most: int | None) -> tuple[Environment, list[Task], None]:

@@ -229,3 +229,26 @@ def _find_lines(text: str) -> dict[str, dict[str, int]]:
             found[table].setdefault(key[1], number)
         quote = next((q for q in ('"""', "'''") if line.count(q) == 1), None)
     return found
+
+
+def note_of(values: Mapping[str, Any]) -> str:
+    """What a change changes, in a few words."""
+    words = []
+    for name, value in values.items():
+        if name in ("at", "announced"):
+            continue
+        if name == "hazard":
+            words.append(f"hazard (radius {value.radius:g}, moves every {value.moves})")
+        elif name == "reward":
+            words.append(f"rewards {value.step:g}, {value.goal:g}")
+        elif name == "args":
+            words.append(", ".join(f"{key} {shown}" for key, shown in value.items()))
+        elif isinstance(value, str) and "\n" in value:
+            words.append(f"{name} as drawn")
+        else:
+            words.append(f"{name} {_plain(value)}")
+    return "; ".join(words)
+
+
+def _plain(value: Any) -> str:
+    return ", ".join(map(_plain, value)) if isinstance(value, list | tuple) else str(value)

@@ -10,11 +10,11 @@
                 obs = world.reset()
 
 The world counts the steps, changes the task at its times and records the episodes: a guest cannot report anything
-itself, but for what it spent (`world.spend`).
+itself, but for what it spent (`world.spend`), and cannot leave an episode before its end.
 """
 
 import functools
-import time
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -27,9 +27,11 @@ from safedsr.envs.environment import Environment, Task
 from safedsr.envs.functions import load_from_file
 from safedsr.errors import EnvironmentFailed, UserError
 from safedsr.runs.metrics import Episodes
+from safedsr.scenario.clock import worked
 from safedsr.scenario.course import Course
 from safedsr.scenario.diary import SPENT, Diary
 from safedsr.types import PyTree
+from safedsr.validation import require
 
 
 class World:
@@ -73,7 +75,9 @@ class World:
         return np.asarray(relabel(transition, task.params).cost)
 
     def reset(self) -> np.ndarray:
-        """Begin an episode; returns its first observation."""
+        """Begin an episode, when the one before has ended; returns its first observation."""
+        if self._episode is not None:
+            raise UserError("an episode is running: call reset() only after step() has returned that it has ended")
         self._episode = self._reset(self._key, self._now, self._task.params)
         return np.asarray(self._episode.obs)
 
@@ -100,10 +104,11 @@ class World:
 
     def spend(self, **amounts: float) -> None:
         """Account for what was not a step here: updates, simulated_steps, memory_steps, relabelled, seconds."""
-        for name in amounts:
+        for name, amount in amounts.items():
             if name not in SPENT:
                 raise UserError(f"'{name}' is no account; possible: {', '.join(SPENT)}")
-        self._diary.spend(self._phase, self._index, **amounts)
+            require(0 <= amount < math.inf, name, amount, "give a number of at least 0")
+        self._diary.spend(self._phase, self._index, step=self._now, **amounts)
 
     def finish(self) -> Episodes:
         """The recorded episodes."""
@@ -130,7 +135,7 @@ def run_guest(course: Course, path: str, seeds: tuple[int, ...], diary: Diary) -
     """Run somebody else's function for every seed."""
     entry: Callable[[World], object] = load_from_file(path)[0]
     for index, seed in enumerate(seeds):
-        world, began = World(course, seed, diary, index), time.perf_counter()
+        world, began = World(course, seed, diary, index), worked()
         try:
             entry(world)
         except UserError:
@@ -143,5 +148,5 @@ def run_guest(course: Course, path: str, seeds: tuple[int, ...], diary: Diary) -
             )
         diary.add_episodes(seed, world.finish())
         for phase in course.phases:
-            diary.paces[phase.number].append((time.perf_counter() - began) / course.steps)
+            diary.paces[phase.number].append((worked() - began) / course.steps)
     diary.step = course.steps

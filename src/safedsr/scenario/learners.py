@@ -2,10 +2,8 @@
 
 import dataclasses
 import math
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -23,16 +21,15 @@ from safedsr.paper.adaptation_plan import OWN
 from safedsr.paper.adaptation_plan import Phase as Stage
 from safedsr.runs.config import EPISODE, TrainConfig, agent_for
 from safedsr.runs.job import Job, aim_of
+from safedsr.scenario.clock import worked
 from safedsr.scenario.course import Course, Phase
 from safedsr.scenario.diary import Diary
+from safedsr.scenario.place import Place
 from safedsr.types import PyTree
 from safedsr.validation import with_settings
 
 CHUNK = 1_000  # environment steps of one compiled call
-SAVE_SECONDS = 60.0
 REFIT_UPDATES = 10_000  # of SafeDSR's phase 2.5
-
-Show = Callable[[int, int], None]  # steps so far, of all
 
 
 class Learner(NamedTuple):
@@ -45,26 +42,6 @@ class Learner(NamedTuple):
     staged: bool = False  # SafeDSR's phases of evaluation, penalty and successor learning, as in the paper
     preset: str | None = None
     explores: float | None = None  # share of a run in which ε falls and, if no setting says otherwise, λ stays
-
-
-class Place(NamedTuple):
-    """Where a run saves its state, and when it did so last."""
-
-    path: Path
-    show: Show
-    clock: list[float]
-
-    def keep(self, diary: Diary, state: PyTree, steps: int, *, now: bool = False) -> None:
-        """Save the state if a minute has passed, or now."""
-        self.show(diary.step, steps)
-        if now or time.monotonic() - self.clock[0] >= SAVE_SECONDS:
-            diary.save(self.path, state)
-            self.clock[0] = time.monotonic()
-
-
-def place_at(path: Path, show: Show = lambda done, steps: None) -> Place:
-    """A place to save a run."""
-    return Place(path, show, [time.monotonic()])
 
 
 def make_job(course: Course, learner: Learner, seeds: tuple[int, ...], over: int) -> Job:
@@ -86,15 +63,20 @@ def make_job(course: Course, learner: Learner, seeds: tuple[int, ...], over: int
     chunk = period * max(CHUNK // period, 1)
     ends = math.gcd(*(phase.end for phase in course.phases))
     chunk = chunk if ends % chunk == 0 else period
-    if learner.staged and not course.quick:
+    if stages(course, learner) and not course.quick:
         chunk = None  # as 'safedsr reproduce adaptation' has it, so that both give the same numbers
-    training = TrainConfig(steps=course.steps, chunk=chunk)
+    training = TrainConfig(steps=course.steps, chunk=chunk, matmul=course.matmul)
     return Job(learner.algorithm, (course.phases[0].task,), seeds, agent, course.environment, training)
+
+
+def stages(course: Course, learner: Learner) -> bool:
+    """Whether a learner has the paper's phases; where a change is silent, nothing may begin or end with it."""
+    return learner.staged and not course.silent
 
 
 def make_program(course: Course, learner: Learner, job: Job) -> Program:
     """The program of a job, with the paper's phases if the learner has them."""
-    return staged(job, paper_stages(course, job.agent.period)) if learner.staged else Program(job)
+    return staged(job, paper_stages(course, job.agent.period)) if stages(course, learner) else Program(job)
 
 
 def paper_stages(course: Course, period: int) -> list[Stage]:
@@ -129,32 +111,33 @@ def update_rate(agent: Any) -> float:
     return agent.update_iters * (agent.steps_per_epoch // agent.batch_size) / agent.steps_per_epoch
 
 
-def run_learner(course: Course, learner: Learner, seeds: tuple[int, ...], diary: Diary, place: Place) -> None:
-    """Run a learner through all phases, from its last save."""
+def run_learner(
+    course: Course, learner: Learner, seeds: tuple[int, ...], diary: Diary, place: Place, until: int | None = None
+) -> None:
+    """Run a learner through all phases, or up to a step, from its last save."""
+    last = until or course.steps
     job = make_job(course, learner, seeds, course.first)
     program = make_program(course, learner, job)
-    state = diary.load(place.path, program.state_shape()) if place.path.exists() else program.init()
-    for phase in course.phases:
+    state = diary.load(place.folder, program.state_shape()) if place.there(seeds) else program.init()
+    for phase in (one._replace(end=min(one.end, last)) for one in course.phases):
         if diary.step >= phase.end:
             continue
         clock = 0
-        if phase.number:
-            if learner.restarts:
-                again = make_job(course, learner, seeds, phase.end - phase.start)
-                program = program if again.agent == program.job.agent else Program(again)
-            if learner.restarts or not isinstance(job.agent, ValueBasedSettings):
-                clock = phase.start  # a restarted agent has schedules of its own; on-policy agents have none
+        if phase.number and learner.restarts:
+            again = make_job(course, learner, seeds, phase.end - phase.start)
+            program = program if again.agent == program.job.agent else Program(again)
+            clock = phase.start  # its schedules begin again
         enter(program, course, phase.number)
         if diary.step == phase.start and phase.number:
             state = _changed(program, learner, state, phase, diary, course.quick)
         diary.rate[phase.number] = update_rate(job.agent)
-        state = play(program, state, phase, diary, place, course.steps, clock)
-        place.keep(diary, state, course.steps, now=True)
+        state = play(program, state, phase, diary, place, last, clock)
+        place.keep(diary, state, last, now=True)
 
 
 def _changed(program: Program, learner: Learner, state: PyTree, phase: Phase, diary: Diary, quick: bool) -> PyTree:
     """The state at the beginning of a phase: a new one, one that was told the task, or the same."""
-    began = time.perf_counter()
+    began = worked()
     if learner.restarts:
         return program.init()
     if not phase.announced or not isinstance(state.agent, State):
@@ -166,7 +149,7 @@ def _changed(program: Program, learner: Learner, state: PyTree, phase: Phase, di
         updates, state = 0, tell(program, state)
     stored = np.minimum(np.asarray(state.agent.count)[0], state.agent.ring.shape[2])
     for index in range(len(diary.seeds)):
-        seconds = time.perf_counter() - began
+        seconds = worked() - began
         diary.spend(phase.number, index, seconds=seconds, updates=updates, relabelled=float(stored[index]))
     return state
 
@@ -205,10 +188,10 @@ def play(
     """
     while diary.step < phase.end:
         stop = min(program.next_stop(diary.step - clock) + clock, phase.end)
-        began = time.perf_counter()
+        began = worked()
         state, records, _ = program.advance(state, diary.step - clock, stop - diary.step)
         diary.add(records)
-        diary.paces[phase.number].append((time.perf_counter() - began) / (stop - diary.step))
+        diary.paces[phase.number].append((worked() - began) / (stop - diary.step))
         require_finite(program, state, stop)
         count, diary.step = stop - diary.step, stop
         if after:

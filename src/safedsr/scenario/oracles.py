@@ -35,6 +35,7 @@ NOISE = 3  # points of the quadrature over the step length
 FINE, COARSE = 6, 3  # sub-cells along the side of a cell, without and with a hazard
 STOPS = 16  # places of the hazard on its path that plans tell apart
 WALKS, WALK_STEPS = 8, 4_000  # of each plan in the search
+SEARCH = (GAMMA, SWEEPS, TOLERANCE, NOISE, FINE, COARSE, STOPS, WALKS, WALK_STEPS, LAMBDAS)
 
 Act = Callable[[PyTree, Episode], Array]
 
@@ -58,8 +59,10 @@ class Best(NamedTuple):
     ret: float  # mean of safe episodes
 
 
-def find_best(course: Course, phase: Phase, seed: int = 0) -> Best:
+@functools.lru_cache(maxsize=32)
+def find_best(course: Course, number: int, seed: int = 0) -> Best:
     """The plan of a phase with the most safe goals or, where there are none, the largest return of safe episodes."""
+    phase = course.phases[number]
     guide, environment = _guide(course, phase), course.environment
     keys = jax.random.split(jax.random.key(seed), guide.walks)
     found = [
@@ -253,7 +256,7 @@ def reachable(course: Course, seeds: int = 4) -> tuple[list[Best], list[dict[str
     """The best plan of each phase, and what it reaches: shares and rates, from runs of the whole phase."""
     bests, found = [], []
     for phase in course.phases:
-        best = find_best(course, phase)
+        best = find_best(course, phase.number)
         rows = [oracle_episodes(course, phase, best, 1000 + n) for n in range(seeds)]
         numbers = [phase_of(one, phase.start, phase.end, phase.task.budgets) for one in rows]
         bests.append(best)

@@ -1,9 +1,8 @@
 """An adaptive agent in one scenario: its training states, its adaptations, and what they take."""
 
 import dataclasses
-import time
+import functools
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -20,21 +19,23 @@ from safedsr.engine.program import Program
 from safedsr.envs.environment import Task
 from safedsr.runs.experience import from_rows, make_experience
 from safedsr.runs.job import Job
+from safedsr.scenario.clock import worked
 from safedsr.scenario.course import Course, Phase
 from safedsr.scenario.diary import Diary
 from safedsr.scenario.guard import guarded, wrap
-from safedsr.scenario.learners import Learner, Place, fixed_program, make_job
+from safedsr.scenario.learners import Learner, fixed_program, make_job
+from safedsr.scenario.place import Place
 from safedsr.types import PyTree, Rehearsal
 
 LEVELS = ("cost", "penalty", "memory")
-FULL = "full"
+FULL, FROM_MEMORY = "full", "from-memory"
 CERTIFICATE = CertificateConfig(episodes=500, require=0.97)
 SPEND = ClimbConfig(updates=4_000)
 QUICK_CERTIFICATE, QUICK_SPEND = CertificateConfig(episodes=64, require=0.97), ClimbConfig(updates=100)
 
 
 class Adaptive(NamedTuple):
-    """An agent that adapts up to a level: cost, penalty, memory, full or auto."""
+    """An agent that adapts up to a level: cost, penalty, memory, full, auto, or from-memory, which is auto on walks."""
 
     learner: Learner
     level: str
@@ -64,9 +65,8 @@ class Runner:
         )
         self.spend = QUICK_SPEND if course.quick else SPEND
         self.state: PyTree = None
-        self._like: Agent | None = None
         self._updates = 0
-        self._with_policy = jax.jit(partial(_with_policy, self.trainer))
+        self._with_policy = jax.jit(functools.partial(_with_policy, self.trainer))
 
     def begin(self, state: PyTree) -> None:
         """Take over the state after the first phase."""
@@ -90,14 +90,21 @@ class Runner:
 
     def bare(self, index: int, task: Task) -> Agent:
         """The agent of a seed, without a memory."""
-        policy = self.trainer.policy(self.own(index))
-        if self._like is None:
-            like = Agent(self.job, policy, 0, self.job.seeds[index])
-            adaptable = like.trainer.adaptable
-            assert adaptable
-            adaptable = adaptable._replace(rehearse=self._counted(adaptable.rehearse))
-            self._like = like.changed(trainer=like.trainer._replace(adaptable=adaptable))
-        return self._like.changed(policy=policy, task=task, seed=self.job.seeds[index])
+        policy = self.policy_of(self.agents, index)
+        return self.like.changed(policy=policy, task=task, seed=self.job.seeds[index])
+
+    def policy_of(self, agents: State, index: int) -> PyTree:
+        """The policy of a seed among the training states [1, S]."""
+        return self.trainer.policy(jax.tree.map(lambda x: x[0, index], agents))
+
+    @functools.cached_property
+    def like(self) -> Agent:
+        """An agent that all others are changed from, so that they share compiled functions; it counts updates."""
+        like = Agent(self.job, self.policy_of(self.agents, 0), 0, self.job.seeds[0])
+        adaptable = like.trainer.adaptable
+        assert adaptable
+        adaptable = adaptable._replace(rehearse=self._counted(adaptable.rehearse))
+        return like.changed(trainer=like.trainer._replace(adaptable=adaptable))
 
     def own(self, index: int) -> State:
         """The training state of a seed."""
@@ -120,11 +127,12 @@ class Runner:
     def climb(self, agent: Agent, task: Task, trial: Task) -> Climbed:
         """Apply the levels one after another, in episodes of `trial`."""
         request = Request(task, task, trial, self.spend, self.certificate.epsilon, self.enough)
-        last = LEVELS[-1] if self.level in (AUTO, FULL) else self.level
+        certified_ones = self.level in (AUTO, FROM_MEMORY)
+        last = self.level if self.level in LEVELS else LEVELS[-1]
         found = []
         for name in LEVELS[: LEVELS.index(last) + 1]:
             agent = RUNGS[name](agent, request)
-            if self.level == AUTO:
+            if certified_ones:
                 found.append((certify_in(agent, trial, self.certificate), name, agent))
                 if found[-1][0].passed and (agent.job.terms.goals or name == last):
                     break
@@ -140,19 +148,19 @@ class Runner:
 
     def spent(self, phase: Phase, index: int, work: Callable[[], Climbed]) -> Climbed:
         """Do some work of a seed and note what it takes."""
-        walked, updates, began = dict(WALKED), self._updates, time.perf_counter()
+        walked, updates, began = dict(WALKED), self._updates, worked()
         found = work()
         steps = {name: WALKED[name] - walked[name] for name in WALKED}
         stored = len(found.agent.experience.steps.action) if found.agent.experience else 0
-        seconds = time.perf_counter() - began
+        seconds = worked() - began
         self.diary.spend(
             phase.number, index, seconds=seconds, updates=self._updates - updates, relabelled=stored, **steps
         )
         return found
 
-    def note(self, phase: Phase, index: int, climbed: Climbed) -> None:
-        """Note the level of an adaptation."""
-        about = {"phase": phase.number, "seed": self.job.seeds[index], "step": self.diary.step}
+    def note(self, phase: Phase, index: int, climbed: Climbed, *, alarm: bool = False) -> None:
+        """Note the level of an adaptation, and whether it followed an alarm."""
+        about = {"phase": phase.number, "seed": self.job.seeds[index], "step": self.diary.step, "alarm": alarm}
         self.diary.notes.append({**about, "level": climbed.level, "certified": climbed.share})
 
     def take(self, index: int, climbed: Climbed) -> None:

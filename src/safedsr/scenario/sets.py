@@ -6,6 +6,7 @@ not, so that nobody tunes on it by accident; `held_out(seed)` makes further ones
 """
 
 import json
+import re
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
@@ -239,9 +240,9 @@ def find_scenarios(name: str) -> list[Scenario]:
     owner, _, one = name.partition("/")
     if owner == SET:
         every = {scenario.name: scenario for scenario in changing_v1()}
-        if one.startswith(f"{HELD_OUT}-") and one.removeprefix(f"{HELD_OUT}-").isdigit():
-            seed = int(one.removeprefix(f"{HELD_OUT}-"))
-            return [parse_scenario(text, f"{SET}/{each}") for each, text in held_out(seed).items()]
+        if drawn := re.fullmatch(rf"({HELD_OUT}-(\d+))(-.+)?", one):
+            every = {name: parse_scenario(text, f"{SET}/{name}") for name, text in held_out(int(drawn[2])).items()}
+            one = one if drawn[3] else ""
     elif owner == PAPER:
         every = {path.stem: read_scenario(path) for path in sorted(folder(PAPER).glob("*.toml"))}
     else:

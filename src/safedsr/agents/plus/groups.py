@@ -58,8 +58,7 @@ def nearest_point(spec: Spec, count: int, octaves: int) -> Groups:
         count=lambda params: count,
         frame=frame,
         index=lambda frame, obs: jnp.argmin(_distances(frame, scaled(frame, obs))),
-        # Without waves, the inputs are between -1 and 1: where all of them are positive, layers of ReLU learn slowly.
-        scaled=scaled if octaves else lambda frame, obs: 2 * scaled(frame, obs) - 1,
+        scaled=scaled,
         units=lambda frame, obs: units * scaled(frame, obs),
         own=lambda frame, params: np.arange(count),
         grow=grow,

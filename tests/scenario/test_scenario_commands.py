@@ -196,6 +196,12 @@ def test_workers_finish_the_seeds_of_adaptive_contestants(tmp_path, monkeypatch)
     assert said.startswith("scenario run tiny.toml safedsr-plus safedsr-plus-memory --first-seed 7 --seeds 1")
     with pytest.raises(EnvironmentFailed, match="the process of seed 8 failed: scenario run"):
         workers.run_with_workers([scenario], chosen, (7, 8), how, 2)
+    script = "import os\nprint(os.environ['XLA_PYTHON_CLIENT_PREALLOCATE'])\n"
+    (tmp_path / "safedsr" / "cli.py").write_text(script)
+    shared = {**workers.SHARED, "PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": ""}
+    monkeypatch.setattr(workers, "SHARED", shared)
+    workers.run_with_workers([scenario], chosen, (9,), how._replace(share_accelerator=True), 1)
+    assert (tmp_path / "out" / "tiny" / ".logs" / "9.txt").read_text() == "false\n"
 
 
 def test_hashes_of_settings_change_with_settings(monkeypatch):

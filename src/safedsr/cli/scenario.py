@@ -61,6 +61,9 @@ def run(
         int | None,
         tyro.conf.arg(help="Processes for the contestants that adapt, one seed and one CPU core each."),
     ] = None,
+    share_accelerator: Annotated[
+        bool, tyro.conf.arg(help="The processes of --workers share the accelerator, instead of a CPU core each.")
+    ] = False,
     only_first_phase: Annotated[
         bool, tyro.conf.arg(help="Train only what all variants of SafeDSR-plus share: their first phase.")
     ] = False,
@@ -89,7 +92,9 @@ def run(
     from safedsr.scenario.run import run as run_all
     from safedsr.scenario.workers import run_with_workers
 
-    how = How(folder, _say, quick, matmul, Timer(end), only_first_phase)
+    if share_accelerator and workers is None:
+        raise UserError("--share-accelerator is for the processes of --workers N; add --workers")
+    how = How(folder, _say, quick, matmul, Timer(end), only_first_phase, share_accelerator)
     try:
         if workers is None or only_first_phase:
             run_all(scenarios, chosen, numbers, how)

@@ -35,6 +35,7 @@ class How(NamedTuple):
     matmul: Matmul = "float32"
     timer: Timer = Timer()
     only_first_phase: bool = False
+    share_accelerator: bool = False  # by the processes of `workers`
 
 
 def run(scenarios: Sequence[Scenario], contestants: Sequence[Contestant], seeds: tuple[int, ...], how: How) -> None:

@@ -1,4 +1,4 @@
-"""Processes on CPU cores, each with one seed of the contestants that adapt seed by seed.
+"""Processes, each with one seed of the contestants that adapt seed by seed, on a CPU core or sharing the accelerator.
 
 Their first phase is trained here before, all seeds in one batch; the other contestants run here beside the processes.
 """
@@ -19,6 +19,7 @@ from safedsr.scenario.run import How, run
 
 LOGS = ".logs"
 ONE_CORE = {"JAX_PLATFORMS": "cpu", "SAFEDSR_CORES": "1", "NPROC": "1"}
+SHARED = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "SAFEDSR_CORES": "1", "NPROC": "1"}  # memory as it is needed
 
 
 def run_with_workers(
@@ -59,10 +60,11 @@ def _finish(scenario: Scenario, contestants: Sequence[Contestant], seed: int, ho
     if how.timer.end is not None:
         how.timer.check()
         command += ["--seconds", str(max(int(how.timer.end - time.monotonic()), 1))]
+    where = SHARED if how.share_accelerator else ONE_CORE
     log = storage.make_folder(how.out / scenario.name / LOGS) / f"{seed}.txt"
     how.say(f"{scenario.name}: seed {seed} in a process of its own; {log}")
     with log.open("w", encoding="utf-8") as file:
-        ended = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, env=os.environ | ONE_CORE)
+        ended = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, env=os.environ | where)
     if ended.returncode:
         raise EnvironmentFailed(f"the process of seed {seed} failed: {_last_line(log)} ({log})")
 

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from safedsr.cli import main
 from safedsr.paper import adaptation_plan as plan
+from safedsr.paper import adaptation_readings, adaptation_runs
 from safedsr.paper.adaptation_readings import READINGS, config_of, greedy_spans, reading_stages, whole_episodes
 from safedsr.runs.metrics import Episodes
 
@@ -46,3 +48,31 @@ def test_episodes_over_the_middle_do_not_count():
     assert whole_episodes(episodes, 10, 40).end_step.tolist() == [25, 40]
     assert whole_episodes(episodes, 15, 40).end_step.tolist() == [40]
     assert whole_episodes(episodes, 0, 24).end_step.tolist() == [10]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--readings", "cut"], "run by --parts readings; add it"),
+        (["--parts", "readings", "--readings", "cutt"], "unknown reading 'cutt'; did you mean 'cut'?"),
+    ],
+)
+def test_readings_that_cannot_be_run_are_refused(flags, words, capsys, tmp_path):
+    assert main(["reproduce", "adaptation", "--full", *flags, "--out", str(tmp_path / "out")]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_only_the_named_readings_are_run(monkeypatch, tmp_path):
+    """The summary is also written after an interruption."""
+    ran, written = [], []
+
+    def run_stages(chosen, every, out, show):
+        ran.append(([stage.name for stage in chosen], len(every)))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(adaptation_runs, "run_stages", run_stages)
+    monkeypatch.setattr(adaptation_readings, "write_readings", lambda *where: written.append(where) or where[0])
+    flags = ["--quick", "--parts", "readings", "--readings", "cut", "absorb-whole", "--out", str(tmp_path)]
+    assert main(["reproduce", "adaptation", *flags]) == 1
+    names = ["safedsr-cut-before", "safedsr-cut-after", "safedsr-absorb-whole-after"]
+    assert ran == [(names, len(reading_stages(plan.QUICK)))] and len(written) == 1

@@ -49,7 +49,7 @@ def test_every_agent_is_tried_once_on_all_new_costs(run, tmp_path, monkeypatch):
     table = plus_adaptation.adaptation_table(tmp_path, ORACLE)
     ways = itertools.product(plus_adaptation.NEW, ("simulator", "memory"))
     assert [row[:3] for row in table.rows] == [(costs, search, "2") for costs, search in ways]
-    assert len(table.columns) == len(table.rows[0]) == 9 + len(LEVELS)
+    assert len(table.columns) == len(table.rows[0]) == 10 + len(LEVELS)
     assert {row[1] for row in table.rows if row[-3] == "–"} == {"simulator"}
 
 

@@ -43,6 +43,10 @@ def adaptation(
     parts: Parts = (),
     seeds: Annotated[int | None, tyro.conf.arg(help="Number of seeds, if not that of the experiment.")] = None,
     rung_seeds: Annotated[int | None, tyro.conf.arg(help="Number of seeds in the part 'rungs'.")] = None,
+    readings: Annotated[
+        tuple[str, ...],
+        tyro.conf.arg(help="Only these readings, with --parts readings; processes can share one --out."),
+    ] = (),
     matmul: Annotated[
         Matmul, tyro.conf.arg(help="Precision of matrix products, on devices that have a choice.")
     ] = "float32",
@@ -55,6 +59,7 @@ def adaptation(
     if quick == full:
         raise UserError(f"choose either --quick (not comparable with the paper) or --full. {TIMES}")
     wanted = choose(parts)
+    _check_readings(readings, wanted)
     from safedsr.paper import adaptation_plan as plan
     from safedsr.paper.adaptation_tables import NOT_COMPARABLE
 
@@ -68,7 +73,7 @@ def adaptation(
         _train(wanted, scale, out)
     for name in (*LATER, *ON_REQUEST):
         if name in wanted.later:
-            STEPS[name](scale, out)
+            STEPS[name](scale, out, *([readings] if name == "readings" else []))
     if quick:
         print(NOT_COMPARABLE)
 
@@ -91,6 +96,20 @@ def choose(parts: Sequence[str]) -> Wanted:
     if not parts:
         return Wanted(KINDS, LATER)
     return Wanted(tuple(part for part in parts if part in known), tuple(part for part in parts if part in STEPS))
+
+
+def _check_readings(readings: Sequence[str], wanted: "Wanted") -> None:
+    """Raise if readings are named that do not exist, or that are not asked for."""
+    if not readings:
+        return
+    from safedsr.errors import UserError, unknown
+    from safedsr.paper.adaptation_readings import READINGS
+
+    if "readings" not in wanted.later:
+        raise UserError("--readings names readings, which are run by --parts readings; add it")
+    for name in readings:
+        if name not in (known := [reading.name for reading in READINGS]):
+            raise unknown("reading", name, known)
 
 
 def _train(wanted: Wanted, scale: Any, out: Path) -> None:
@@ -141,20 +160,23 @@ def _figures(scale: Any, out: Path) -> None:
         print(f"{path}  {title}")
 
 
-def _readings(scale: Any, out: Path) -> None:
+def _readings(scale: Any, out: Path, names: Sequence[str] = ()) -> None:
     from safedsr.cli.display import jobs_bar
     from safedsr.engine.lanes import use_cores
     from safedsr.paper.adaptation_readings import reading_stages, write_readings
     from safedsr.paper.adaptation_runs import run_stages
 
     every, folder = reading_stages(scale), out / "readings"
-    use_cores(max(stage.job.lanes for stage in every))
-    with jobs_bar("readings") as show:
-        run_stages(every, every, folder, show)
-    print(f"summary: {write_readings(folder, folder / 'summary', scale)}")
+    chosen = reading_stages(scale, names)
+    use_cores(max(stage.job.lanes for stage in chosen))
+    try:
+        with jobs_bar("readings") as show:
+            run_stages(chosen, every, folder, show)
+    finally:  # those that are finished, also if the rest was interrupted
+        print(f"summary: {write_readings(folder, folder / 'summary', scale)}")
 
 
-STEPS: dict[str, Callable[[Any, Path], None]] = {
+STEPS: dict[str, Callable[..., None]] = {
     "rungs": _rungs,
     "summary": _summary,
     "figures": _figures,

@@ -105,6 +105,7 @@ def _measure(level: str, agent: Agent, task: Task, epsilon: float, seconds: floa
         "level": level,
         "seconds": round(seconds, 4),
         "safe": found.safe_goal_rate.value,
+        "safe_greedy": evaluate(agent, task, episodes, 0.0, SEED).safe_goal_rate.value,
         "goal": found.goal_rate.value,
         "cost": found.cost[0].value,
         "lam": float(agent.policy.lam[0]),

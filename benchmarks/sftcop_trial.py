@@ -89,6 +89,10 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=128)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
+    if not (args.checkout / "main_shapes.py").is_file():
+        parser.error(f"{args.checkout} is no checkout of SFT-CoP: it has no main_shapes.py")
+    if not (1 <= args.trial <= 30 and 1 <= args.tasks <= 128):
+        parser.error(f"trial {args.trial}, tasks {args.tasks}: there are trials 1 to 30, each of 1 to 128 tasks")
     out = args.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     os.chdir(args.checkout)

@@ -62,7 +62,8 @@ def theirs(task: Any, actions: np.ndarray) -> list[Seen]:
         after, reward, ended, noise = task.transition(int(action))
         found = np.flatnonzero(task.features(before, action, after, noise))
         feature = found[0] + 1 if len(found) == 1 else -len(found)  # theirs have no entry for 'nothing'
-        steps.append(Seen(*after, reward[0], noise[0], ended, feature))
+        cell, taken = after
+        steps.append(Seen(cell, taken, reward[0], noise[0], ended, feature))
         before = after
         if ended:
             break

@@ -78,6 +78,7 @@ def run_task(agent: Any, task: Any, steps: int) -> dict[str, Any]:
         **{"seconds": round(times[0], 3), "processor": round(times[1], 3)},
         "reward_every_1000": " ".join(f"{r:.2f}" for r, _ in sums),
         "traps_every_1000": " ".join(str(c) for _, c in sums),
+        "rewards_of_shapes": " ".join(f"{task.shape_rewards[kind]:.4f}" for kind in sorted(task.shape_rewards)),
     }
 
 

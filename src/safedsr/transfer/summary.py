@@ -24,6 +24,8 @@ NAMES = {
     "known-no-memory-no-library": "ours, no memory of steps, no library",
     "known-no-foresight": "ours, ε not foreseen",
 }
+EXTRA = ("lambda",)  # columns of some tables
+SHAPES = "rewards_of_shapes"  # the column of some tables that says what the task is
 WITHIN, SPEED = "within.csv", "speed.csv"  # tables of other kinds in the same folder
 KEPT = 10  # trap entries in 1 000 steps from which on the budget counts as kept
 
@@ -35,11 +37,21 @@ class Course(NamedTuple):
     trials: tuple[int, ...]
     values: dict[str, np.ndarray]  # column -> [trials, tasks]; "kept": steps until the budget is kept, where known
     within: dict[str, np.ndarray]  # "reward", "traps" -> [trials, tasks, parts] sums of each 1 000 steps; may be empty
+    shapes: np.ndarray | None = None  # [trials, tasks, kinds] rewards of the shapes, where the table has them
 
     @property
     def name(self) -> str:
         """The agent's name on pages and in figures."""
         return NAMES.get(self.agent, self.agent)
+
+    def only(self, trials: Sequence[int], tasks: int) -> "Course":
+        """Some trials, and the first tasks."""
+        rows = [self.trials.index(trial) for trial in trials]
+        values, within = (
+            {name: found[rows, :tasks] for name, found in one.items()} for one in (self.values, self.within)
+        )
+        shapes = None if self.shapes is None else self.shapes[rows, :tasks]
+        return Course(self.agent, tuple(trials), values, within, shapes)
 
     def means(self, column: str) -> np.ndarray:
         """The mean over all tasks, for each trial."""
@@ -57,8 +69,7 @@ def read_courses(paths: Iterable[Path], tasks: int | None = None) -> list[Course
 
     With a number of tasks: these, of the trials that have them; agents without such a trial are left out.
     """
-    files = [file for path in paths for file in (sorted(path.glob("*.csv")) if path.is_dir() else [path])]
-    files = [file for file in files if file.name not in (WITHIN, SPEED)]
+    files = [file for path in paths for file in _tables(path)]
     rows: dict[str, list[dict[str, str]]] = {}
     sources: dict[tuple[str, str], Path] = {}
     for file in files:
@@ -69,6 +80,8 @@ def read_courses(paths: Iterable[Path], tasks: int | None = None) -> list[Course
             raise UserError(f"cannot read {file}: {error.strerror}") from None
         except (UnicodeDecodeError, csv.Error):
             raise UserError(f"{file} is no table; give csv files that 'reproduce transfer' wrote") from None
+        if not found:
+            raise UserError(f"{file} has no rows; give tables that 'reproduce transfer' wrote")
         for row in found:
             if missing := [name for name in NEEDED if row.get(name) in (None, "")]:
                 raise UserError(f"{file} has no column '{missing[0]}'; give tables that 'reproduce transfer' wrote")
@@ -78,10 +91,24 @@ def read_courses(paths: Iterable[Path], tasks: int | None = None) -> list[Course
                     f"{before} and {file} both have trial {row['trial']} of '{row['agent']}'; give one of them"
                 )
             rows.setdefault(row["agent"], []).append(row)
+    found = (_course(agent, rows[agent], tasks) for agent in rows)
+    return in_order(course for course in found if course is not None)
+
+
+def in_order(courses: Iterable[Course]) -> list[Course]:
+    """The agents in the order of `NAMES`, then all others."""
     order = {name: n for n, name in enumerate(NAMES)}
-    agents = sorted(rows, key=lambda name: order.get(name, len(order)))
-    found = (_course(agent, rows[agent], tasks) for agent in agents)
-    return [course for course in found if course is not None]
+    return sorted(courses, key=lambda course: order.get(course.agent, len(order)))
+
+
+def _tables(path: Path) -> list[Path]:
+    """The tables of agents in a folder, or the one table."""
+    if not path.is_dir():
+        return [path]
+    found = [file for file in sorted(path.glob("*.csv")) if file.name not in (WITHIN, SPEED)]
+    if not found:
+        raise UserError(f"{path} has no table; give a csv file that 'reproduce transfer' wrote, or a folder of them")
+    return found
 
 
 def _course(agent: str, rows: Sequence[dict[str, str]], wanted: int | None) -> Course | None:
@@ -102,22 +129,19 @@ def _values(agent: str, by_trial: dict[int, dict[int, dict[str, str]]], wanted: 
     if not trials:
         return None
     tasks = wanted or min(len(found) for found in by_trial.values())
-    columns = [name for name in NEEDED if name not in ("agent", "trial", "task")]
-    values = {
-        name: np.array([[float(by_trial[trial][t + 1][name]) for t in range(tasks)] for trial in trials])
-        for name in columns
-    }
-    within = {}
-    for name in ("reward", "traps"):
-        key = f"{name}_every_1000"
-        if key in by_trial[trials[0]][1]:
-            sums = [[by_trial[trial][t + 1][key].split() for t in range(tasks)] for trial in trials]
-            within[name] = np.diff(np.array(sums, float), axis=2, prepend=0.0)
+    rows = [[by_trial[trial][t + 1] for t in range(tasks)] for trial in trials]
+    filled = {name for name in rows[0][0] if all(row.get(name) not in (None, "") for line in rows for row in line)}
+    columns = [*NEEDED[3:], *(name for name in ("kept", *EXTRA) if name in filled)]
+    values = {name: np.array([[float(row[name]) for row in line] for line in rows]) for name in columns}
+
+    def lists(name: str) -> np.ndarray:
+        return np.array([[row[name].split() for row in line] for line in rows], float)
+
+    keys = {name: f"{name}_every_1000" for name in ("reward", "traps")}
+    within = {name: np.diff(lists(key), axis=2, prepend=0.0) for name, key in keys.items() if key in filled}
     if "traps" in within:
         values["kept"] = _steps_until_kept(within["traps"])
-    elif "kept" in by_trial[trials[0]][1]:
-        values["kept"] = np.array([[float(by_trial[trial][t + 1]["kept"]) for t in range(tasks)] for trial in trials])
-    return Course(agent, trials, values, within)
+    return Course(agent, trials, values, within, lists(SHAPES) if SHAPES in filled else None)
 
 
 COLUMNS = (
@@ -158,7 +182,7 @@ def pack(courses: Sequence[Course], folder: Path) -> list[Path]:
     storage.make_folder(folder)
     digits = {
         **{"reward": 2, "traps": 0, "greedy_reward": 3, "greedy_traps": 0, "greedy_goal": 0},
-        **{"seconds": 2, "kept": 0},
+        **{"seconds": 2, "kept": 0, "lambda": 3},
     }
     paths, parts = [], ["agent,thousand,reward,traps"]
     for course in courses:

@@ -107,6 +107,21 @@ def test_packed_tables_say_the_same(straight, tmp_path):
     assert float(parts[1].split(",")[3]) == pytest.approx(courses[0].within["traps"][:, 1:, 0].mean(), abs=1e-3)
 
 
+def test_packing_one_agent_again_keeps_the_others(straight, tmp_path):
+    (known,) = read_courses([straight[0]])
+    other = known._replace(agent="unknown", within={name: 2 * rows for name, rows in known.within.items()})
+    pack([known, other], tmp_path)
+    before = (tmp_path / "within.csv").read_text().splitlines()
+    third = known._replace(agent="known", within={name: 3 * rows for name, rows in known.within.items()})
+    pack([third], tmp_path)
+    after = (tmp_path / "within.csv").read_text().splitlines()
+    assert [line for line in after if line.startswith("unknown,")] == [b for b in before if b.startswith("unknown,")]
+    three, two = (np.asarray(course.parts("reward")) for course in read_courses([tmp_path]))
+    assert three == pytest.approx(1.5 * two, abs=0.01) and three.shape == (1, 2)
+    drawn = draw_all(read_courses([tmp_path]), tmp_path / "figures")  # small tables are enough for all figures
+    assert [path.stem for path in drawn] == ["transfer-sums", "transfer-greedy", "transfer-within"]
+
+
 def test_only_trials_with_enough_tasks_count(tmp_path):
     for agent, trials in (("known", (3, 2)), ("unknown", (1,))):  # so many tasks of each trial
         lines = [f"{agent},{n + 1},{t + 1},{ROW}" for n, tasks in enumerate(trials) for t in range(tasks)]

@@ -100,7 +100,7 @@ def greedy_figure(courses: Sequence[Course]) -> Figure:
 
 @paper_style()
 def within_figure(courses: Sequence[Course]) -> Figure:
-    """Rewards and trap entries within a task, without the first; and the steps until the budget is kept.
+    """Rewards and trap entries within a task, without the first; and steps until few trap entries follow.
 
     If a table has the means over trials only, the curves are means without intervals for all agents.
     """

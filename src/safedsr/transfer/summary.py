@@ -28,7 +28,7 @@ EXTRA = ("lambda",)  # columns of some tables
 SHAPES = "rewards_of_shapes"  # the column of some tables that says what the task is
 WITHIN, SPEED = "within.csv", "speed.csv"  # tables of other kinds in the same folder
 WITHIN_NAMES = ("reward", "traps")
-KEPT = 10  # trap entries in 1 000 steps from which on the budget counts as kept
+KEPT = 10  # trap entries in 1 000 steps; with ε = 0.12, random actions alone cause some
 
 
 class Course(NamedTuple):
@@ -36,7 +36,7 @@ class Course(NamedTuple):
 
     agent: str
     trials: tuple[int, ...]
-    values: dict[str, np.ndarray]  # column -> [trials, tasks]; "kept": steps until the budget is kept, where known
+    values: dict[str, np.ndarray]  # column -> [trials, tasks]; "kept": see `_steps_until_kept`, where known
     within: dict[str, np.ndarray]  # "reward", "traps" -> [trials, tasks, parts] sums of each 1 000 steps; may be empty
     shapes: np.ndarray | None = None  # [trials, tasks, kinds] rewards of the shapes, where the table has them
     packed: dict[str, np.ndarray] | None = None  # instead of `within`: [1, parts] means over trials and tasks
@@ -67,7 +67,7 @@ class Course(NamedTuple):
         return self.values[column].mean(1)
 
     def summary(self, column: str) -> Summary:
-        """Statistics of the mean over all tasks; of "kept" over all but the first, which has nothing to transfer."""
+        """Statistics of the mean over all tasks; of "kept", over all but the first, which has nothing to transfer."""
         if column == "kept":
             return summarize(self.values[column][:, 1:].mean(1))
         return summarize(self.means(column))

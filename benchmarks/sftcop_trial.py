@@ -78,6 +78,7 @@ def run_task(agent: Any, task: Any, steps: int) -> dict[str, Any]:
         **{"seconds": round(times[0], 3), "processor": round(times[1], 3)},
         "reward_every_1000": " ".join(f"{r:.2f}" for r, _ in sums),
         "traps_every_1000": " ".join(str(c) for _, c in sums),
+        "rewards_of_shapes": " ".join(f"{task.shape_rewards[kind]:.4f}" for kind in sorted(task.shape_rewards)),
     }
 
 
@@ -89,6 +90,10 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=128)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
+    if not (args.checkout / "main_shapes.py").is_file():
+        parser.error(f"{args.checkout} is no checkout of SFT-CoP: it has no main_shapes.py")
+    if not (1 <= args.trial <= 30 and 1 <= args.tasks <= 128):
+        parser.error(f"trial {args.trial}, tasks {args.tasks}: there are trials 1 to 30, each of 1 to 128 tasks")
     out = args.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     os.chdir(args.checkout)

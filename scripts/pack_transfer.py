@@ -1,13 +1,15 @@
 """Small copies of the tables of 'safedsr reproduce transfer' and of SFT-CoP's agents, for results/transfer.
 
 python scripts/pack_transfer.py FOLDER… --out results/transfer --figures docs/images/results
+
+Agents that have a small table in --out already, and none in the folders, keep it, and are drawn from it.
 """
 
 import argparse
 from pathlib import Path
 
 from safedsr.figures.transfer import draw_all
-from safedsr.transfer.summary import pack, read_courses
+from safedsr.transfer.summary import in_order, pack, read_courses
 
 
 def main() -> None:
@@ -21,7 +23,9 @@ def main() -> None:
     for path in pack(courses, args.out):
         print(path)
     if args.figures:
-        for path in draw_all(courses, args.figures):
+        new = {course.agent for course in courses}
+        kept = [course for course in read_courses([args.out]) if course.agent not in new]
+        for path in draw_all(in_order([*courses, *kept]), args.figures):
             path.with_suffix(".pdf").unlink()  # pages show the PNG
             print(path)
 

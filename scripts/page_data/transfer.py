@@ -6,7 +6,7 @@ from functools import cache
 from page_data import formats, sources
 from page_data.registry import text
 from safedsr.runs.metrics import Summary
-from safedsr.transfer.summary import SPEED, Course, read_courses
+from safedsr.transfer.summary import KEPT, SPEED, Course, read_courses
 
 TABLES = {
     "agents": ("sftcopql", "rnsfql", "rasfql", "known", "unknown"),
@@ -21,7 +21,7 @@ MEASURES = {  # title, digits, whether more is better
     "greedy_reward": ("reward, ε = 0", 2, True),
     "greedy_traps": ("trap entries, ε = 0", 2, False),
     "greedy_goal": ("goals, ε = 0", 2, True),
-    "kept": ("steps until the budget is kept", 0, False),
+    "kept": (f"steps until ≤ {KEPT} trap entries in 1 000", 0, False),
 }
 
 
@@ -57,6 +57,18 @@ def transfer_ratio(agent: str, other: str, what: str) -> str:
 
 
 @text
+def transfer_first(agent: str, what: str) -> str:
+    """Something ("reward", "traps") in the first task, the mean over trials."""
+    return formats.count(_courses()[agent].values[what][:, 0].mean())
+
+
+@text
+def transfer_mean(agent: str, what: str, digits: str) -> str:
+    """A column of an agent's table ("lambda", "reward", …), the mean over all trials and tasks."""
+    return formats.fixed(_courses()[agent].values[what].mean(), int(digits))
+
+
+@text
 def transfer_target(agent: str, other: str) -> str:
     """What the target asks for, measure by measure: is the agent better than the other, outside both intervals?"""
     lines = []
@@ -71,6 +83,25 @@ def transfer_target(agent: str, other: str) -> str:
         verdict = "better" if better else "worse" if worse else "the intervals overlap"
         lines.append([title, _cell(theirs, digits), _cell(ours, digits), verdict])
     return formats.table(["a task", _courses()[other].name, _courses()[agent].name, "ours is"], lines)
+
+
+GRID = {  # columns of library/grid.csv, their titles on the page and their digits
+    "safe_goal_rate": ("safe goal rate", 3),
+    "lower_bound": ("at least", 3),
+    "over_budget": ("share of episodes over a budget", 3),
+    "upper_bound": ("at most", 3),
+    "mean_cost_diamond": ("mean cost, diamond", 2),
+    "mean_cost_square": ("mean cost, square", 2),
+}
+
+
+@text
+def library_on_grid(costs: str) -> str:
+    """Each agent alone and the library of all, adapted to new costs."""
+    rows = [row for row in sources.rows("library/grid.csv") if row["costs"] == costs]
+    columns = {name: about for name, about in GRID.items() if rows[0][name]}
+    lines = [[row["agent"], *(formats.fixed(float(row[name]), d) for name, (_, d) in columns.items())] for row in rows]
+    return formats.table(["agent", *(title for title, _ in columns.values())], lines)
 
 
 @cache

@@ -5,12 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from safedsr.envs.twins.four_room import read_map
+from safedsr.errors import UserError
 from safedsr.transfer import guess as guesses
 from safedsr.transfer import library as libraries
 from safedsr.transfer import memory as memories
 from safedsr.transfer import tables
 from safedsr.transfer.memory import NONE
-from safedsr.transfer.rooms import rooms_of
+from safedsr.transfer.rooms import LEARNT, rooms_of
 from safedsr.transfer.tables import Plan
 
 PLAN = (0.9, 0.2)  # γ, ε
@@ -158,6 +160,13 @@ def test_a_feature_keeps_its_number_when_others_are_found_later():
     later = rooms.features_of(g)
     assert first[6, 0] == 1 and first.sum() == 1
     assert jnp.array_equal(later[6], first[6]) and later[2, 1] == later[4, 2] == 1 and later.sum() == 3
+
+
+def test_a_map_with_more_to_learn_than_there_are_features_is_refused():
+    row = "S" + "T" * (LEARNT - 1) + "G"
+    assert rooms_of(False, read_map(row)).features == LEARNT
+    with pytest.raises(UserError, match=r"1 shapes, 31 traps and a goal; .* 32 at most"):
+        rooms_of(False, read_map(f"1{row}"))
 
 
 def test_shapes_that_paid_alike_in_earlier_tasks_are_expected_to_pay_alike():

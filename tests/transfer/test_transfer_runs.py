@@ -11,6 +11,7 @@ from safedsr.errors import UserError
 from safedsr.figures.transfer import draw_all
 from safedsr.transfer import tasks as sets
 from safedsr.transfer.config import TransferConfig
+from safedsr.transfer.others import Experiment, beside
 from safedsr.transfer.run import ARMS, run_arm
 from safedsr.transfer.summary import pack, read_courses, summary_rows
 
@@ -99,9 +100,26 @@ def test_packed_tables_say_the_same(straight, tmp_path):
     again = read_courses([tmp_path])
     assert summary_rows(again)[0][:5] == summary_rows(courses)[0][:5] and not again[0].within
     assert np.array_equal(again[0].values["kept"], courses[0].values["kept"])
+    assert np.allclose(again[0].values["lambda"], courses[0].values["lambda"], atol=1e-3)
+    assert courses[0].shapes is not None and courses[0].shapes.shape == (2, 3, 3)
     parts = (tmp_path / "within.csv").read_text().splitlines()
     assert parts[0] == "agent,thousand,reward,traps" and len(parts) == 1 + STEPS // 1000
     assert float(parts[1].split(",")[3]) == pytest.approx(courses[0].within["traps"][:, 1:, 0].mean(), abs=1e-3)
+
+
+def test_packing_one_agent_again_keeps_the_others(straight, tmp_path):
+    (known,) = read_courses([straight[0]])
+    other = known._replace(agent="unknown", within={name: 2 * rows for name, rows in known.within.items()})
+    pack([known, other], tmp_path)
+    before = (tmp_path / "within.csv").read_text().splitlines()
+    third = known._replace(agent="known", within={name: 3 * rows for name, rows in known.within.items()})
+    pack([third], tmp_path)
+    after = (tmp_path / "within.csv").read_text().splitlines()
+    assert [line for line in after if line.startswith("unknown,")] == [b for b in before if b.startswith("unknown,")]
+    three, two = (np.asarray(course.parts("reward")) for course in read_courses([tmp_path]))
+    assert three == pytest.approx(1.5 * two, abs=0.01) and three.shape == (1, 2)
+    drawn = draw_all(read_courses([tmp_path]), tmp_path / "figures")  # small tables are enough for all figures
+    assert [path.stem for path in drawn] == ["transfer-sums", "transfer-greedy", "transfer-within"]
 
 
 def test_only_trials_with_enough_tasks_count(tmp_path):
@@ -142,9 +160,59 @@ def test_one_agent_in_two_tables_is_refused(tmp_path, capsys):
         (tmp_path / f"{name}.csv").write_text(f"{HEAD}\nknown,1,1,{ROW}\n")
     with pytest.raises(UserError, match="both have trial 1 of 'known'"):
         read_courses([tmp_path])
-    theirs = ["--quick", "--agents", "known", "--theirs", str(tmp_path / "one.csv")]
+    theirs = ["--full", "--agents", "known", "--theirs", str(tmp_path / "one.csv")]
     assert main(["reproduce", "transfer", *theirs]) == 2
-    assert "--theirs has the agent 'known', which is run here" in capsys.readouterr().err
+    assert "--theirs has the agent 'known', which has a table here" in capsys.readouterr().err
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Writes a table of another agent with the first tasks of a set: (trials, tasks, set, steps) -> its path."""
+
+    def write(trials=TRIALS, tasks=3, number=7, steps=STEPS, named=True):
+        lines = [",".join([HEAD, "reward_every_1000", "traps_every_1000", *(["rewards_of_shapes"] if named else [])])]
+        parts = " ".join(["1"] * (steps // 1000))
+        for trial in trials:
+            for task, row in enumerate(sets.generated(trial, tasks, number=number), 1):
+                shapes = [" ".join(f"{x:.4f}" for x in row)] if named else []
+                lines.append(",".join([f"sftcopql,{trial},{task},{ROW},{parts},{parts}", *shapes]))
+        (tmp_path / "theirs.csv").write_text("\n".join([*lines, ""]))
+        return [tmp_path / "theirs.csv"]
+
+    return write
+
+
+def test_other_agents_stand_beside_ours_in_the_same_trials_and_tasks(written, given):
+    ours = Experiment(TRIALS, given, STEPS, False, ("known",))
+    (course,) = beside(written((1, 2, 3), 5), ours)
+    assert course.trials == TRIALS and course.values["reward"].shape == (2, 3)
+    assert course.shapes is not None and np.allclose(course.shapes, given, atol=1e-4)
+    (course,) = beside(written(named=False), ours._replace(from_file=True))  # must be of the file's tasks
+    assert course.shapes is None and course.trials == TRIALS
+
+
+@pytest.mark.parametrize(
+    "table, reason",
+    [
+        ({"steps": 5000}, "'sftcopql' with 5000 steps a task; agents have 2000 here"),
+        ({"tasks": 2}, "2 tasks of 'sftcopql' in the trials 1, 2; here, 3 tasks are learnt in the trials 1, 2"),
+        ({"trials": (4, 5)}, "in the trials 4, 5; here, 3 tasks are learnt in the trials 1, 2"),
+        ({"number": 8}, "other tasks than those here, which are our own"),
+        ({"named": False}, "does not say its tasks"),
+    ],
+)
+def test_agents_of_other_tasks_steps_or_trials_do_not_stand_beside_ours(table, reason, written, given):
+    with pytest.raises(UserError, match=reason):
+        beside(written(**table), Experiment(TRIALS, given, STEPS, False, ("known",)))
+
+
+def test_a_folder_without_tables_and_a_table_without_rows_are_refused(tmp_path):
+    (tmp_path / "within.csv").write_text("agent,thousand,reward,traps\n")
+    with pytest.raises(UserError, match="has no table"):
+        read_courses([tmp_path])
+    (tmp_path / "known.csv").write_text(f"{HEAD}\n")
+    with pytest.raises(UserError, match=r"known\.csv has no rows"):
+        read_courses([tmp_path])
 
 
 def test_our_tasks_are_uniform_and_other_sets_are_others():
@@ -182,7 +250,9 @@ def test_settings_are_checked():
         (["--quick", "--tasks", "0"], "--tasks is 0; give 1 to 128"),
         (["--quick", "--agents", "knwon"], "did you mean 'known'"),
         (["--quick", "--weights", "nowhere.csv"], "cannot read tasks from nowhere.csv"),
-        (["--quick", "--theirs", "nowhere.csv"], "cannot read nowhere.csv"),
+        (["--full", "--theirs", "nowhere.csv"], "cannot read nowhere.csv"),
+        (["--quick", "--theirs", "nowhere.csv"], "--theirs is for --full only: with --quick, tasks have 5000 steps"),
+        (["--quick", "--trials", "x"], "--trials: 'x' is no whole number"),
     ],
 )
 def test_wrong_input_is_answered_with_what_is_possible(args, reason, capsys):

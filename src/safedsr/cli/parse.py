@@ -14,6 +14,7 @@ from safedsr.errors import UserError
 
 BOX = re.compile(r"[│─╭╮╰╯|]+")
 WORDS = {
+    r"no type matching .*<class '(?:int|float)'>: (.*?)[ -]*$": r"\1",  # a number or nothing
     r"invalid literal for int\(\) with base 10: (.*)": r"\1 is no whole number",
     r"could not convert string to float: (.*)": r"\1 is no number",
 }

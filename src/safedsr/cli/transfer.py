@@ -1,12 +1,15 @@
 """The command 'safedsr reproduce transfer': many tasks in a row, SFT-CoP's benchmark."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from safedsr.cli.parse import run_command
 from safedsr.errors import UserError
+
+if TYPE_CHECKING:
+    from safedsr.transfer.summary import Course
 
 TIMES = "--quick takes about a minute on two cores; --full up to an hour for each agent, or minutes on a GPU"
 NOT_COMPARABLE = "QUICK: two trials, few tasks and steps; these numbers are NOT comparable with those of --full."
@@ -29,7 +32,7 @@ def transfer(
     ] = None,
     theirs: Annotated[
         tuple[Path, ...],
-        tyro.conf.arg(help="Tables of other agents on the same tasks, for the table and the figures."),
+        tyro.conf.arg(help="Tables of other agents on the same tasks, for the table and figures; not with --quick."),
     ] = (),
     trials: Annotated[int | None, tyro.conf.arg(help="Number of trials.")] = None,
     first_trial: Annotated[int, tyro.conf.arg(help="The first trial.")] = 1,
@@ -42,6 +45,8 @@ def transfer(
     """
     if quick == full:
         raise UserError(f"choose either --quick (not comparable) or --full. {TIMES}")
+    if quick and theirs:
+        raise UserError(f"--theirs is for --full only: with --quick, tasks have {QUICK_STEPS} steps, and theirs 20000")
     from safedsr.transfer import tasks as sets
 
     count = tasks if tasks is not None else (QUICK_TASKS if quick else sets.TASKS)
@@ -57,38 +62,39 @@ def transfer(
 
     which = range(first_trial, first_trial + number)
     given = [sets.from_file(weights, t, count) if weights else sets.generated(t, count) for t in which]
+    from safedsr.transfer.others import Experiment, beside
     from safedsr.transfer.run import ARMS, find_arm, run_arm
-    from safedsr.transfer.summary import read_courses
 
     chosen = agents or tuple(ARMS)
+    steps = QUICK_STEPS if quick else find_arm(chosen[0]).steps
     for name in chosen:
         find_arm(name)
-    for course in read_courses(theirs):  # wrong tables are refused now, not after the runs
-        if course.agent in chosen:
-            raise UserError(f"--theirs has the agent '{course.agent}', which is run here; leave one of them out")
     folder = out or Path("runs") / ("transfer-quick" if quick else "transfer")
+    there = (path.stem for path in folder.glob("*.csv"))
+    ours = Experiment(tuple(which), np.stack(given), steps, weights is not None, (*chosen, *there))
+    others = beside(theirs, ours)  # wrong tables are refused now, not after the runs
     if quick:
         print(NOT_COMPARABLE)
     for name in chosen:
         run_arm(
             name,
-            np.stack(given),
-            tuple(which),
+            ours.tasks,
+            ours.trials,
             folder,
-            steps=QUICK_STEPS if quick else None,
+            steps=steps,
             say=lambda text: print(text, flush=True),
         )
-    _show(folder, theirs)
+    _show(folder, others)
     if quick:
         print(NOT_COMPARABLE)
 
 
-def _show(folder: Path, theirs: tuple[Path, ...]) -> None:
+def _show(folder: Path, others: list["Course"]) -> None:
     """Print the table and draw the figures."""
     from safedsr.cli.terminal import print_table
-    from safedsr.transfer.summary import COLUMNS, read_courses, summary_rows
+    from safedsr.transfer.summary import COLUMNS, in_order, read_courses, summary_rows
 
-    courses = read_courses([folder, *theirs])
+    courses = in_order([*read_courses([folder]), *others])
     print_table(COLUMNS, summary_rows(courses), title="means over all tasks: IQM over trials and 95 % interval")
     try:
         from safedsr.figures.transfer import draw_all

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from safedsr.figures.files import save_for_print
 from safedsr.figures.style import WIDTH, Style, distinct_styles, legend_below, paper_style
 from safedsr.runs.metrics import iqm
-from safedsr.transfer.summary import NAMES, Course
+from safedsr.transfer.summary import KEPT, NAMES, WITHIN_NAMES, Course
 
 SMOOTH = 8  # tasks that a point of the curve of one task's end averages over
 MAIN = ("sftcopql", "rnsfql", "rasfql", "known", "unknown")
@@ -24,15 +24,28 @@ def draw_all(courses: Sequence[Course], folder: Path) -> list[Path]:
     main = [course for course in courses if course.agent in MAIN] or list(courses)
     parts = [course for course in courses if course.agent.startswith(WHOLE)]
     drawn = {"transfer-sums": sums_figure(main), "transfer-greedy": greedy_figure(main)}
-    if all(course.within for course in main):
+    if all(_is_whole(course) for course in main):
         drawn["transfer-within"] = within_figure(main)
-    if len(parts) > 1 and all(course.within for course in parts):
+    if len(parts) > 1 and all(_is_whole(course) for course in parts):
         drawn["transfer-parts"] = within_figure(parts)
     paths = []
     for name, figure in drawn.items():
         paths.append(save_for_print(figure, folder, name))
         plt.close(figure)
     return paths
+
+
+def _is_whole(course: Course) -> bool:
+    """Whether it is known what happens within a task."""
+    return "kept" in course.values and course.parts("reward") is not None
+
+
+def _rows_of(courses: Sequence[Course], name: str) -> list[np.ndarray]:
+    """What happens within a task, [trials, parts] each; [1, parts] each if one of them is a mean over trials."""
+    found = [rows for course in courses if (rows := course.parts(name)) is not None]
+    if any(len(rows) < len(course.trials) for course, rows in zip(courses, found, strict=True)):
+        return [rows.mean(0, keepdims=True) for rows in found]
+    return found
 
 
 def _styles(courses: Sequence[Course]) -> dict[str, Style]:
@@ -87,21 +100,23 @@ def greedy_figure(courses: Sequence[Course]) -> Figure:
 
 @paper_style()
 def within_figure(courses: Sequence[Course]) -> Figure:
-    """Rewards and trap entries within a task, without the first; and the steps until the budget is kept."""
+    """Rewards and trap entries within a task, without the first; and steps until few trap entries follow.
+
+    If a table has the means over trials only, the curves are means without intervals for all agents.
+    """
     figure, panels = plt.subplots(1, 3, figsize=(WIDTH, 2.9), layout="constrained")
-    styles = _styles(courses)
-    for axes, name in zip(panels[:2], ("reward", "traps"), strict=True):
-        for course in courses:
-            means = course.within[name][:, 1:].mean(1)  # the first task has nothing to transfer
-            _curve(axes, np.arange(1, means.shape[1] + 1), means, course, styles[course.agent])
+    styles, thousands = _styles(courses), np.arange(0)
+    for axes, name in zip(panels[:2], WITHIN_NAMES, strict=True):
+        for course, rows in zip(courses, _rows_of(courses, name), strict=True):
+            thousands = np.arange(rows.shape[1])
+            _curve(axes, 1 + thousands, rows, course, styles[course.agent])
         axes.set_xlabel("thousands of steps within a task")
         axes.set_title(f"{'reward' if name == 'reward' else 'trap entries'} in 1 000 steps")
     for course in courses:
         steps, style = course.values["kept"][:, 1:], styles[course.agent]
-        thousands = np.arange(course.within["traps"].shape[2])
         share = [(steps <= 1000 * n).mean() for n in thousands]
         panels[2].plot(thousands, share, color=style.color, linestyle=style.dash, drawstyle="steps-post")
     panels[2].set_xlabel("thousands of steps")
-    panels[2].set_title("share of tasks in which\nthe budget is kept from here on")
+    panels[2].set_title(f"share of tasks with at most {KEPT} trap\nentries in each later 1 000 steps")
     legend_below(figure, panels)
     return figure

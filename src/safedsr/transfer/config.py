@@ -13,7 +13,8 @@ class TransferConfig:
     """An agent that learns one task after the other; ε, γ, steps and the length of episodes are those of SFT-CoP."""
 
     known: bool = True
-    """The agent knows the rewards of the shapes, and which cells have shapes and traps, as SFT-CoP's agents do."""
+    """The agent knows the reward of each kind of shape, and is told after each step what it led to: a shape of which
+    kind, the goal, a trap or nothing. SFT-CoP's agents get the same. No agent is told where shapes and traps are."""
     steps: int = 20_000
     """Environment steps in each task."""
     epsilon: float = 0.12

@@ -8,11 +8,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from safedsr.envs.twins.four_room import EVENTS, KINDS, Map, cells, event, read_map
+from safedsr.errors import UserError
 from safedsr.transfer import guess as guesses
 from safedsr.transfer.guess import Guess
 from safedsr.types import PyTree
 
-LEARNT = 32  # largest number of features of an agent that learns them
+LEARNT = 32  # largest number of features of an agent that learns them; SFT-CoP's map needs 31
 
 
 class Weights(NamedTuple):
@@ -55,6 +56,12 @@ def rooms_of(known: bool, plan: Map | None = None) -> Rooms:
         n = len(EVENTS)
         return Rooms(count, n, n, key, lambda obs: event(obs, plan), lambda guess: jnp.eye(n), true_weights)
 
+    needed = plan.shapes + int(plan.traps.sum()) + 1  # and the goal
+    if needed > LEARNT:
+        raise UserError(
+            f"the map has {plan.shapes} shapes, {int(plan.traps.sum())} traps and a goal; an agent without knowledge "
+            f"learns a feature for each of them, {LEARNT} at most"
+        )
     groups = cells(plan)
     codes = groups.count(())
 

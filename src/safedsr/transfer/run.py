@@ -19,6 +19,7 @@ from safedsr.runs import storage
 from safedsr.transfer import learner
 from safedsr.transfer.config import TransferConfig
 from safedsr.transfer.rooms import rooms_of
+from safedsr.transfer.summary import SHAPES
 from safedsr.transfer.traveller import Tools, Traveller
 
 WORK = ".work"  # states of unfinished runs; it may be deleted
@@ -37,7 +38,7 @@ ARMS: dict[str, TransferConfig] = {
 COLUMNS = (
     *("agent", "trial", "task", "reward", "traps", "episodes", "goals"),
     *("greedy_reward", "greedy_traps", "greedy_goal", "greedy_steps", "lambda", "states", "stored", "borrowed", "lost"),
-    *("seconds", "reward_every_1000", "traps_every_1000"),
+    *("seconds", "reward_every_1000", "traps_every_1000", SHAPES),
 )
 Row = dict[str, Any]
 
@@ -85,7 +86,7 @@ def run_arm(
         now, before = (Rewards(jnp.asarray(tasks[:, t])) for t in (done, max(done - 1, 0)))
         state, report = learner.run_trials(state, now, before, tools)
         found = learner.numbers(report)
-        rows += _rows(name, trials, done + 1, found, time.perf_counter() - began)
+        rows += _rows(name, trials, tasks, done + 1, found, time.perf_counter() - began)
         done += 1
         write_rows(out / f"{name}.csv", rows)
         if done % SAVED_EVERY == 0 or done == count:
@@ -103,7 +104,9 @@ def _digest(tasks: np.ndarray) -> str:
     return hashlib.sha256(np.ascontiguousarray(tasks, np.float32).tobytes()).hexdigest()
 
 
-def _rows(name: str, trials: Sequence[int], task: int, found: dict[str, np.ndarray], seconds: float) -> list[Row]:
+def _rows(
+    name: str, trials: Sequence[int], tasks: np.ndarray, task: int, found: dict[str, np.ndarray], seconds: float
+) -> list[Row]:
     rows = []
     for i, trial in enumerate(trials):
         one = {key: value[i] for key, value in found.items()}
@@ -121,6 +124,7 @@ def _rows(name: str, trials: Sequence[int], task: int, found: dict[str, np.ndarr
                 "seconds": round(seconds / len(trials), 3),
                 "reward_every_1000": " ".join(f"{x:.2f}" for x in rewards),
                 "traps_every_1000": " ".join(f"{x:.0f}" for x in traps),
+                SHAPES: " ".join(f"{x:.4f}" for x in tasks[i, task - 1]),
                 **{
                     key: int(one[key])
                     for key in (

@@ -24,8 +24,11 @@ NAMES = {
     "known-no-memory-no-library": "ours, no memory of steps, no library",
     "known-no-foresight": "ours, ε not foreseen",
 }
+EXTRA = ("lambda",)  # columns of some tables
+SHAPES = "rewards_of_shapes"  # the column of some tables that says what the task is
 WITHIN, SPEED = "within.csv", "speed.csv"  # tables of other kinds in the same folder
-KEPT = 10  # trap entries in 1 000 steps from which on the budget counts as kept
+WITHIN_NAMES = ("reward", "traps")
+KEPT = 10  # trap entries in 1 000 steps; with ε = 0.12, random actions alone cause some
 
 
 class Course(NamedTuple):
@@ -33,20 +36,38 @@ class Course(NamedTuple):
 
     agent: str
     trials: tuple[int, ...]
-    values: dict[str, np.ndarray]  # column -> [trials, tasks]; "kept": steps until the budget is kept, where known
+    values: dict[str, np.ndarray]  # column -> [trials, tasks]; "kept": see `_steps_until_kept`, where known
     within: dict[str, np.ndarray]  # "reward", "traps" -> [trials, tasks, parts] sums of each 1 000 steps; may be empty
+    shapes: np.ndarray | None = None  # [trials, tasks, kinds] rewards of the shapes, where the table has them
+    packed: dict[str, np.ndarray] | None = None  # instead of `within`: [1, parts] means over trials and tasks
 
     @property
     def name(self) -> str:
         """The agent's name on pages and in figures."""
         return NAMES.get(self.agent, self.agent)
 
+    def only(self, trials: Sequence[int], tasks: int) -> "Course":
+        """Some trials, and the first tasks."""
+        rows = [self.trials.index(trial) for trial in trials]
+        values, within = (
+            {name: found[rows, :tasks] for name, found in one.items()} for one in (self.values, self.within)
+        )
+        shapes = None if self.shapes is None else self.shapes[rows, :tasks]
+        return Course(self.agent, tuple(trials), values, within, shapes)
+
+    def parts(self, name: str) -> np.ndarray | None:
+        """Sums of each 1 000 steps [trials, parts], the mean over all tasks but the first; a packed table has one row.
+
+        The first task is left out because it has nothing to transfer.
+        """
+        return self.within[name][:, 1:].mean(1) if self.within else (self.packed or {}).get(name)
+
     def means(self, column: str) -> np.ndarray:
         """The mean over all tasks, for each trial."""
         return self.values[column].mean(1)
 
     def summary(self, column: str) -> Summary:
-        """Statistics of the mean over all tasks; of "kept" over all but the first, which has nothing to transfer."""
+        """Statistics of the mean over all tasks; of "kept", over all but the first, which has nothing to transfer."""
         if column == "kept":
             return summarize(self.values[column][:, 1:].mean(1))
         return summarize(self.means(column))
@@ -57,8 +78,7 @@ def read_courses(paths: Iterable[Path], tasks: int | None = None) -> list[Course
 
     With a number of tasks: these, of the trials that have them; agents without such a trial are left out.
     """
-    files = [file for path in paths for file in (sorted(path.glob("*.csv")) if path.is_dir() else [path])]
-    files = [file for file in files if file.name not in (WITHIN, SPEED)]
+    files = [file for path in paths for file in _tables(path)]
     rows: dict[str, list[dict[str, str]]] = {}
     sources: dict[tuple[str, str], Path] = {}
     for file in files:
@@ -69,6 +89,8 @@ def read_courses(paths: Iterable[Path], tasks: int | None = None) -> list[Course
             raise UserError(f"cannot read {file}: {error.strerror}") from None
         except (UnicodeDecodeError, csv.Error):
             raise UserError(f"{file} is no table; give csv files that 'reproduce transfer' wrote") from None
+        if not found:
+            raise UserError(f"{file} has no rows; give tables that 'reproduce transfer' wrote")
         for row in found:
             if missing := [name for name in NEEDED if row.get(name) in (None, "")]:
                 raise UserError(f"{file} has no column '{missing[0]}'; give tables that 'reproduce transfer' wrote")
@@ -78,10 +100,42 @@ def read_courses(paths: Iterable[Path], tasks: int | None = None) -> list[Course
                     f"{before} and {file} both have trial {row['trial']} of '{row['agent']}'; give one of them"
                 )
             rows.setdefault(row["agent"], []).append(row)
-    order = {name: n for n, name in enumerate(NAMES)}
-    agents = sorted(rows, key=lambda name: order.get(name, len(order)))
-    found = (_course(agent, rows[agent], tasks) for agent in agents)
-    return [course for course in found if course is not None]
+    packed: dict[str, dict[str, np.ndarray]] = {}
+    for path in paths:
+        packed |= _read_within(path / WITHIN)
+    found = (_course(agent, rows[agent], tasks) for agent in rows)
+    return in_order(course._replace(packed=packed.get(course.agent)) for course in found if course is not None)
+
+
+def _read_within(path: Path) -> dict[str, dict[str, np.ndarray]]:
+    """The means of each 1 000 steps that `pack` has written, by agent."""
+    if not path.is_file():
+        return {}
+    with path.open(newline="") as opened:
+        rows = list(csv.DictReader(opened))
+    return {
+        agent: {name: np.array([[float(row[name]) for row in rows if row["agent"] == agent]]) for name in WITHIN_NAMES}
+        for agent in {row["agent"]: None for row in rows}
+    }
+
+
+def in_order(courses: Iterable[Course]) -> list[Course]:
+    """The agents in the order of `NAMES`, then all others."""
+    return sorted(courses, key=lambda course: _place(course.agent))
+
+
+def _place(agent: str) -> int:
+    return list(NAMES).index(agent) if agent in NAMES else len(NAMES)
+
+
+def _tables(path: Path) -> list[Path]:
+    """The tables of agents in a folder, or the one table."""
+    if not path.is_dir():
+        return [path]
+    found = [file for file in sorted(path.glob("*.csv")) if file.name not in (WITHIN, SPEED)]
+    if not found:
+        raise UserError(f"{path} has no table; give a csv file that 'reproduce transfer' wrote, or a folder of them")
+    return found
 
 
 def _course(agent: str, rows: Sequence[dict[str, str]], wanted: int | None) -> Course | None:
@@ -102,22 +156,19 @@ def _values(agent: str, by_trial: dict[int, dict[int, dict[str, str]]], wanted: 
     if not trials:
         return None
     tasks = wanted or min(len(found) for found in by_trial.values())
-    columns = [name for name in NEEDED if name not in ("agent", "trial", "task")]
-    values = {
-        name: np.array([[float(by_trial[trial][t + 1][name]) for t in range(tasks)] for trial in trials])
-        for name in columns
-    }
-    within = {}
-    for name in ("reward", "traps"):
-        key = f"{name}_every_1000"
-        if key in by_trial[trials[0]][1]:
-            sums = [[by_trial[trial][t + 1][key].split() for t in range(tasks)] for trial in trials]
-            within[name] = np.diff(np.array(sums, float), axis=2, prepend=0.0)
+    rows = [[by_trial[trial][t + 1] for t in range(tasks)] for trial in trials]
+    filled = {name for name in rows[0][0] if all(row.get(name) not in (None, "") for line in rows for row in line)}
+    columns = [*NEEDED[3:], *(name for name in ("kept", *EXTRA) if name in filled)]
+    values = {name: np.array([[float(row[name]) for row in line] for line in rows]) for name in columns}
+
+    def lists(name: str) -> np.ndarray:
+        return np.array([[row[name].split() for row in line] for line in rows], float)
+
+    keys = {name: f"{name}_every_1000" for name in WITHIN_NAMES}
+    within = {name: np.diff(lists(key), axis=2, prepend=0.0) for name, key in keys.items() if key in filled}
     if "traps" in within:
         values["kept"] = _steps_until_kept(within["traps"])
-    elif "kept" in by_trial[trials[0]][1]:
-        values["kept"] = np.array([[float(by_trial[trial][t + 1]["kept"]) for t in range(tasks)] for trial in trials])
-    return Course(agent, trials, values, within)
+    return Course(agent, trials, values, within, lists(SHAPES) if SHAPES in filled else None)
 
 
 COLUMNS = (
@@ -154,13 +205,16 @@ def _steps_until_kept(traps: np.ndarray) -> np.ndarray:
 
 
 def pack(courses: Sequence[Course], folder: Path) -> list[Path]:
-    """Small tables: AGENT.csv with a row a trial and task, and within.csv with means of each 1 000 steps of a task."""
+    """Small tables: AGENT.csv with a row a trial and task, and within.csv with means of each 1 000 steps of a task.
+
+    Agents that are in the folder and not packed now keep their tables and their rows of within.csv.
+    """
     storage.make_folder(folder)
     digits = {
         **{"reward": 2, "traps": 0, "greedy_reward": 3, "greedy_traps": 0, "greedy_goal": 0},
-        **{"seconds": 2, "kept": 0},
+        **{"seconds": 2, "kept": 0, "lambda": 3},
     }
-    paths, parts = [], ["agent,thousand,reward,traps"]
+    paths, parts = [], _read_within(folder / WITHIN)
     for course in courses:
         columns = [name for name in digits if name in course.values]
         lines = [",".join([*NEEDED[:3], *columns])]
@@ -170,8 +224,14 @@ def pack(courses: Sequence[Course], folder: Path) -> list[Path]:
                 lines.append(",".join([course.agent, str(trial), str(t + 1), *numbers]))
         paths.append(folder / f"{course.agent}.csv")
         storage.write_text(paths[-1], "\n".join([*lines, ""]))
-        if course.within:
-            means = [course.within[name][:, 1:].mean((0, 1)) for name in ("reward", "traps")]
-            parts += [f"{course.agent},{n + 1},{r:.3f},{c:.3f}" for n, (r, c) in enumerate(zip(*means, strict=True))]
-    storage.write_text(folder / WITHIN, "\n".join([*parts, ""]))
+        parts[course.agent] = {name: found for name in WITHIN_NAMES if (found := course.parts(name)) is not None}
+    storage.write_text(folder / WITHIN, _within_text(parts))
     return [*paths, folder / WITHIN]
+
+
+def _within_text(parts: dict[str, dict[str, np.ndarray]]) -> str:
+    lines = [",".join(["agent", "thousand", *WITHIN_NAMES])]
+    for agent in sorted((agent for agent in parts if parts[agent]), key=_place):
+        means = zip(*(parts[agent][name].mean(0) for name in WITHIN_NAMES), strict=True)
+        lines += [f"{agent},{n},{reward:.3f},{traps:.3f}" for n, (reward, traps) in enumerate(means, 1)]
+    return "\n".join([*lines, ""])

@@ -40,6 +40,22 @@ def minecart() -> str:
 
 
 @text
+def lander_tried() -> str:
+    """Runs of LunarLander that were stopped: the share of episodes of their last 50 000 steps that ended in a landing."""
+    words = {
+        "none": "the settings of `measure.py`",
+        "beta_m=0": "no visits in the loss (`beta_m=0`)",
+        "inputs between -1 and 1": "inputs between −1 and 1 instead of 0 and 1 (not kept in the code)",
+    }
+    lines = []
+    for row in sources.rows("environments/lunar-lander-tried.csv"):
+        share = formats.fixed(int(row["landed"]) / int(row["episodes"]), 2)
+        changed = words.get(row["changed"], f"`{row['changed']}`")
+        lines.append([NAMES[row["algorithm"]], changed, row["seed"], formats.count(int(row["steps"])), share])
+    return formats.table(["", "what was changed", "seed", "steps so far", "landed"], lines)
+
+
+@text
 def minecart_changes() -> str:
     """Agents with a λ from memory for their own budget, and those of fuel ≤ 0.85 for other budgets and prices."""
     groups: dict[tuple[float, ...], list[dict[str, str]]] = {}

@@ -41,7 +41,7 @@ def minecart() -> str:
 
 @text
 def lander_tried() -> str:
-    """Runs of LunarLander that were stopped: the share of episodes of their last 50 000 steps that ended in a landing."""
+    """Runs of LunarLander that were stopped: the share of the episodes of their last 50 000 steps that landed."""
     words = {
         "none": "the settings of `measure.py`",
         "beta_m=0": "no visits in the loss (`beta_m=0`)",

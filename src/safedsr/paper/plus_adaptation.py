@@ -131,6 +131,7 @@ def held_out_r2(agent: Agent, costs: str, seed: int = 0) -> float:
 def adaptation_table(out: Path, oracle: Mapping[str, float]) -> TextTable:
     """The safe goal rate after each level of adaptation, over seeds, and the oracle's."""
     found = [storage.read_json(path, ["costs", "search", "rows", "r2"]) for path in sorted(out.glob("*.json"))]
+    measured = all("safe_greedy" in one["rows"][-1] for one in found)  # earlier versions did not
     lines = []
     for costs, search in itertools.product(NEW, (SIMULATOR, MEMORY)):
         here = [one for one in found if (one["costs"], one["search"]) == (costs, search)]
@@ -139,20 +140,17 @@ def adaptation_table(out: Path, oracle: Mapping[str, float]) -> TextTable:
             rates = [interval(over_seeds(rung, "safe")) for rung in rungs]
             least = f"{min(row['safe'] for row in rungs[-1]):.3f}"
             foreseen = f"{over_seeds(rungs[-1], 'foreseen').iqm:.3f}" if search == MEMORY else UNKNOWN
-            greedy = UNKNOWN  # not measured by earlier versions
-            if all("safe_greedy" in row for row in rungs[-1]):
-                greedy = interval(over_seeds(rungs[-1], "safe_greedy"))
+            greedy = [interval(over_seeds(rungs[-1], "safe_greedy"))] if measured else []
             seconds = f"{np.median([row['seconds'] for row in rungs[-1]]):.0f}"
             fit = f"{over_seeds(here, 'r2').iqm:.3f}"
             lines.append(
-                (costs, search, str(len(here)), fit, *rates, least, greedy, foreseen, f"{oracle[costs]:.3f}", seconds)
+                (costs, search, str(len(here)), fit, *rates, least, *greedy, foreseen, f"{oracle[costs]:.3f}", seconds)
             )
     columns = ("new costs", "λ by", "agents", "R² of costs", *RUNG_NAMES.values())
-    columns += ("worst agent", "ε = 0", "foreseen", "oracle", "seconds")
+    columns += ("worst agent", *(["ε = 0"] if measured else []), "foreseen", "oracle", "seconds")
     note = (
-        f"Safe goal rate in {EPISODES} true episodes at ε = 0.25: IQM over agents with a 95 % bootstrap interval; "
-        "'ε = 0': the last level without random actions. λ is "
-        "searched in simulated episodes of the new map, or on walks through the replay memory; foreseen: the safe goal "
-        "rate on such walks."
+        f"Safe goal rate in {EPISODES} true episodes at ε = 0.25: IQM over agents with a 95 % bootstrap interval"
+        f"{'; ε = 0: the last level without random actions' if measured else ''}. λ is searched in simulated episodes "
+        "of the new map, or on walks through the replay memory; foreseen: the safe goal rate on such walks."
     )
     return TextTable(f"{out.name}, {KNOWN[0]}, trained on {KNOWN[1]}", columns, lines, note)

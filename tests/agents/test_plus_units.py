@@ -85,3 +85,18 @@ def test_a_code_that_moves_forgets_its_steps():
         steps = job.environment.spec.codec.unpack(jnp.asarray(rows[: min(int(seen), len(rows))]))
         found = [int(groups.index(own, obs)) for obs in steps.next_obs]
         assert found.count(code) >= len(found) / 2  # neighbours may have come later
+
+
+def test_inputs_without_waves_are_centred_and_codes_stay_the_same():
+    spec = Spec(observations=2, actions=2, costs=0, low=(0.0, -3.0), high=(10.0, 3.0))
+    corners = jnp.array([[0.0, -3.0], [5.0, 0.0], [10.0, 3.0]])
+    seen, codes = jax.random.uniform(jax.random.key(0), (20, 4, 2), maxval=3.0), {}
+    for octaves, wanted in ((0, [-1.0, 0.0, 1.0]), (3, [0.0, 0.5, 1.0])):
+        groups = nearest_point(spec, 5, octaves)
+        frame = groups.frame(None)
+        for some in seen:
+            frame, _ = grow(frame, some)
+        inputs = jax.vmap(lambda obs, f=frame, g=groups: g.scaled(f, obs))(corners)
+        np.testing.assert_allclose(inputs, np.repeat(wanted, 2).reshape(3, 2), atol=1e-6)
+        codes[octaves] = [int(groups.index(frame, obs)) for obs in seen.reshape(-1, 2)]
+    assert codes[0] == codes[3] and len(set(codes[0])) == 5

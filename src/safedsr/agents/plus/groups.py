@@ -24,10 +24,10 @@ FARTHER = 1.2  # a new point has to be farther by this factor (of squared distan
 class Points(NamedTuple):
     """A codebook over observations; arrays, because it is saved with a policy."""
 
-    points: Array  # [n, observations] each between 0 and 1
+    points: Array  # [n, observations] scaled
     used: Array  # [n] bool
-    low: Array  # [observations]
-    span: Array  # [observations] high - low
+    low: Array  # [observations] what is scaled to 0
+    span: Array  # [observations] how far from there the value 1 is
 
 
 def groups_of(environment: Environment, config: SafeDsrPlusConfig) -> Groups:
@@ -39,17 +39,22 @@ def groups_of(environment: Environment, config: SafeDsrPlusConfig) -> Groups:
 
 @functools.cache
 def nearest_point(spec: Spec, count: int, octaves: int) -> Groups:
-    """Groups of states by the nearest of `count` points; the unit of width is 2^(1 - octaves) of high - low."""
+    """Groups of states by the nearest of `count` points; the unit of width is 2^(1 - octaves) of high - low.
+
+    Observations are scaled to 0 … 1, whose waves are further inputs, or without waves to -1 … 1: with positive inputs
+    alone, layers of ReLU learn slowly.
+    """
     low, high = (np.asarray(side, np.float32) for side in spec.bounds)
     bounded = np.isfinite(low) & np.isfinite(high)
     low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
     units = 2.0 ** (octaves - 1)
+    zero = low if octaves else (low + high) / 2
 
     def frame(params: PyTree) -> Points:
         del params  # the bounds do not depend on the parameters
-        span = np.maximum(high - low, 1e-9).astype(np.float32)
+        span = np.maximum(high - zero, 1e-9).astype(np.float32)
         empty = jnp.zeros((count, spec.observations))
-        return Points(empty, jnp.zeros(count, bool), jnp.asarray(low, jnp.float32), jnp.asarray(span))
+        return Points(empty, jnp.zeros(count, bool), jnp.asarray(zero, jnp.float32), jnp.asarray(span))
 
     def scaled(frame: Points, obs: Array) -> Array:
         return (obs - frame.low) / frame.span

@@ -22,12 +22,15 @@ from safedsr import api
 from safedsr.agents.onpolicy.config import DEFAULTS
 from safedsr.agents.registry import ALGORITHMS, PRESET_HELP, find_algorithm
 from safedsr.cli import main
+from safedsr.engine.train import train as train_job
 from safedsr.envs import from_gymnasium
+from safedsr.envs.grid.config import GridConfig
 from safedsr.errors import UserError
 from safedsr.export.portable import portable
 from safedsr.field.controller import Controller
-from safedsr.runs.advice import advice, budgets_not_kept, notes_on, remarks_on
+from safedsr.runs.advice import advice, budgets_not_kept, notes_on, remarks_on, without_end
 from safedsr.runs.config import TrainConfig
+from safedsr.runs.folder import load_run
 from safedsr.runs.job import Job, grid_job
 from safedsr.runs.metrics import Episodes
 
@@ -268,3 +271,9 @@ def test_budgets_that_no_lam_kept_are_named(tmp_path):
     (line,) = budgets_not_kept(job, cast(Any, Written))
     assert job.tasks[1].title in line and "no λ tried keeps the budget; at the end 1.00 of the episodes" in line
     assert not budgets_not_kept(tiny_job("safedqn", "SCG", "SC.G", steps=1000), cast(Any, Written))
+
+
+def test_a_run_without_the_end_of_an_episode_is_said(tmp_path):
+    for name, steps, words in (("short", 40, 1), ("long", 160, 0)):
+        train_job(tiny_job("dqn", "S......G", steps=steps, grid=GridConfig(time_limit=50)), tmp_path / name)
+        assert len(without_end(load_run(tmp_path / name))) == words

@@ -112,7 +112,9 @@ def test_an_environment_of_ones_own_has_to_be_brought_along(tmp_path):
     train(job, tmp_path / "run")
     with pytest.raises(UserError, match=r"policy.json: this run was trained in 'stairs', which is not part of safedsr"):
         safedsr.load(tmp_path / "run")
-    with pytest.raises(UserError, match=r"trained in 'stairs' with 1 costs; the environment given is 'stairs' with 2"):
+    with pytest.raises(
+        UserError, match=r"trained in 'stairs' with 1 cost; the environment given is 'stairs' with 2 costs"
+    ):
         safedsr.load(tmp_path / "run", environment=make_stairs(2))
 
 

@@ -1,12 +1,17 @@
 """Commands in environments of others: from training to adaptation, and what is refused."""
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import pytest
 
+import safedsr
 from safedsr.cli import main
+from safedsr.envs import from_gymnasium
+from safedsr.envs.functions import load_function
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 ZONES = """
@@ -93,10 +98,72 @@ def test_adapt_refuses_costs_that_need_info(place, capsys, tmp_path):
 
 
 @pytest.mark.filterwarnings("default::safedsr.errors.ChangedFunction")
-def test_a_changed_function_is_said(place, capsys, tmp_path):
-    (tmp_path / "zones.py").write_text(ZONES + "\n# another text\n")
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            ZONES.replace("> low", ">= low"),
+            "warning: the function 'forbidden' (zones.py) has changed since the training",
+        ),
+        (ZONES + "\n# a line\n", "warning: the file of the function 'forbidden' (zones.py) has changed since the trai"),
+    ],
+)
+def test_a_changed_function_is_said(place, capsys, tmp_path, text, words):
+    (tmp_path / "zones.py").write_text(text)
     assert main(["evaluate", str(place / "cart"), *functions(tmp_path), "--episodes", "4"]) == 0
-    assert "warning: the function 'forbidden' (zones.py) has changed since the training" in capsys.readouterr().err
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("error::safedsr.errors.ChangedFunction")
+def test_a_function_that_a_program_gave_is_the_same_on_the_command_line(place, tmp_path):
+    function = load_function(f"{place / 'zones.py'}:forbidden").call
+    environment = from_gymnasium("CartPole-v1", cost=function)
+    small: dict[str, Any] = {"steps": 1000, "train_start": 500, "sync_every": 500, "buffer_size": 1000}
+    safedsr.train(
+        "safedqn",
+        environment,
+        budget=5,
+        out=tmp_path / "run",
+        epsilon_from=0,
+        epsilon_to=500,
+        penalty_start=500,
+        **small,
+    )
+    assert main(["evaluate", str(tmp_path / "run"), *functions(place), "--episodes", "4"]) == 0
+    safedsr.load(place / "cart", environment=environment)
+
+
+def test_a_lambda_is_opened_in_python(tmp_path, capsys):
+    environment = from_gymnasium("CartPole-v1", cost=lambda obs, action, next_obs, reward, info: abs(next_obs[0]) > 1)
+    small: dict[str, Any] = {"steps": 1000, "train_start": 500, "sync_every": 500, "buffer_size": 1000}
+    safedsr.train(
+        "safedqn",
+        environment,
+        budget=5,
+        out=tmp_path / "run",
+        epsilon_from=0,
+        epsilon_to=500,
+        penalty_start=500,
+        **small,
+    )
+    assert main(["evaluate", str(tmp_path / "run"), "--episodes", "4"]) == 2
+    assert "this run used a lambda" in capsys.readouterr().err
+
+
+def test_other_costs_in_the_middle_of_a_run_are_said_and_noted(place, capsys, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(place / "cart", run)
+    again = ["train", "safedsr-plus", "--resume", "--out", str(run)]
+    assert main([*again, *functions(place, "one_side"), "--steps", "1500"]) == 0
+    assert "other cost functions from now on: one_side, before: forbidden" in capsys.readouterr().out
+    assert main([*again, *functions(place, "one_side"), "--cost-arg", "limit=0.1", "--steps", "2000"]) == 0
+    assert "other cost functions" not in capsys.readouterr().out
+    noted = json.loads((run / "manifest.json").read_text())["costs_changed"]
+    assert [(one["from_step"], one["costs"][0]["function"]) for one in noted] == [
+        (1000, "one_side"),
+        (1500, "one_side"),
+    ]
+    assert [one["params"] for one in noted] == [[{"args": {"limit": 0.0}}], [{"args": {"limit": pytest.approx(0.1)}}]]
 
 
 def test_resume_goes_on_with_the_environment(place, capsys):
@@ -109,6 +176,8 @@ def test_resume_goes_on_with_the_environment(place, capsys):
     ("flags", "words"),
     [
         (["--env", "CartPole-v7"], "cannot be made"),
+        (["--env", "CartPole-v1", "--budget", "5"], "there are no costs in 'CartPole-v1'; name a cost function"),
+        (["--env", "MiniGrid-Empty-5x5-v0"], "MissionSpace observations"),
         (["--env", "CartPole-v1", "--layout", "one-room"], "--layout is for maps"),
         (["--env", "CartPole-v1", "--costs", "diamond"], "--costs is for maps"),
         (["--env", "CartPole-v1", "--cost-fn", "nowhere.py:f"], "there is no file nowhere.py"),

@@ -55,14 +55,16 @@ def zones(tmp_path):
     return path
 
 
-def test_a_function_of_a_file_has_the_hash_of_the_file(zones):
+def test_a_function_of_a_file_has_its_own_hash_and_that_of_the_file(zones):
     found = load_function(f"{zones}:forbidden")
     assert found.name == "forbidden" and found(*STEP, found.defaults)
     assert found.about == {
         "function": "forbidden",
         "source": "zones.py",
-        "sha256": hashlib.sha256(zones.read_bytes()).hexdigest(),
+        "sha256": own_function(found.call).about["sha256"],
+        "file_sha256": hashlib.sha256(zones.read_bytes()).hexdigest(),
     }
+    assert own_function(found.call).about == {k: v for k, v in found.about.items() if k != "file_sha256"}
     assert found.defaults["low"] == np.float32(1.1) and found.defaults["high"].shape == (2,)
 
 
@@ -182,6 +184,10 @@ def test_changed_functions_are_those_of_the_same_name_and_another_hash():
     assert changed_functions(now, then) == [
         "the function 'two' (zones.py) has changed since the training: its hash is bbbbbbbbbbbb and was aaaaaaaaaaaa"
     ]
+    file = {"file_sha256": "d" * 64}
+    assert not changed_functions([{**about("one", "c" * 64), **file}], [about("one", "d" * 64)])  # an earlier version
+    (sentence,) = changed_functions([{**then[0], **file}], [{**then[0], "file_sha256": "e" * 64}])
+    assert "not the text of the function" in sentence and "hash is dddddddddddd and was eeeeeeeeeeee" in sentence
 
 
 def test_info_and_entries_of_the_reward_come_back_from_their_description():

@@ -13,6 +13,7 @@ import pytest
 
 import safedsr
 from safedsr.agents.safedqn.config import SafeDqnConfig
+from safedsr.cli import main
 from safedsr.core.config import EpsilonSchedule, MultiplierConfig
 from safedsr.engine.evaluate import evaluate
 from safedsr.engine.train import train
@@ -510,6 +511,41 @@ def test_an_agent_trains_in_a_corridor(kind, tmp_path):
     loaded = safedsr.load(tmp_path / "run", environment=again)
     found = evaluate(loaded, episodes=10)
     assert found.goal_rate.value == 1 and [cost.value for cost in found.cost] == [2.0, 0.0, 4.0]
+
+
+FAR_FILE = """
+import jax.numpy as jnp
+
+def far(obs, action, next_obs, reward, info, edge=2.0):
+    return next_obs[0, 0] >= edge
+
+def broken(obs, action, next_obs, reward, info):
+    return jnp.log(-1.0 - next_obs[0, 0])
+"""
+
+
+@pytest.mark.usefixtures("compile_quickly")
+def test_a_run_without_goals_opens_again_on_the_command_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "gymnax", SimpleNamespace(registered_envs=["Corridor-v0"], make=make))
+    (tmp_path / "far.py").write_text(FAR_FILE)
+    run, named = str(tmp_path / "run"), ["--cost-fn", f"{tmp_path / 'far.py'}:far"]
+    short = ["--train-start", "100", "--sync-every", "100", "--epsilon-to", "200", "--penalty-start", "100"]
+    small = ["--points", "8", "--trunk", "8", "--head", "8", "--kept", "20", "--buffer-size", "300"]
+    first = ["train", "safedsr-plus", "--env", "gymnax:Corridor-v0", *named, "--budget", "3", *short, *small]
+    assert main([*first, "--steps", "400", "--out", run]) == 0
+    few = ["--episodes", "4", "--json"]
+    for again in (["evaluate", run, *named, *few], ["certify", run, *named, *few, "--require", "0"]):
+        capsys.readouterr()
+        assert main(again) == 0
+        assert "safe_episode_rate" in capsys.readouterr().out
+    new = ["--cost-arg", "edge=3.0", "--level", "cost", "--out", str(tmp_path / "new")]
+    assert main(["adapt", run, *named, *few, *new]) == 0
+    assert main(["train", "safedsr-plus", "--resume", *named, "--steps", "500", "--out", run]) == 0
+    broken = ["--cost-fn", f"{tmp_path / 'far.py'}:broken", "--budget", "3", *short, *small]
+    capsys.readouterr()
+    wrong = ["train", "safedsr-plus", "--env", "gymnax:Corridor-v0", *broken, "--steps", "400"]
+    assert main([*wrong, "--out", str(tmp_path / "wrong")]) == 1
+    assert "the environment or a cost function returned a number that is not finite" in capsys.readouterr().err
 
 
 REAL = ["CartPole-v1", "FourRooms-misc", "Breakout-MinAtar", "DiscountingChain-bsuite", "Acrobot-v1"]

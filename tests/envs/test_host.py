@@ -173,7 +173,7 @@ def test_a_cost_from_info_cannot_be_given_to_stored_steps():
         ("obs", "an observation that is not finite"),
         ("reward", "a reward that is not finite"),
         ("cost", "the cost -1; costs must be at least 0"),
-        ("shape", "its function 'cost' raised"),
+        ("shape", "its function 'cost' returned several numbers"),
     ],
 )
 @pytest.mark.parametrize("processes", [0, 1])
@@ -405,3 +405,40 @@ def test_success_may_be_named_before_it_is_seen():
 def test_an_environment_whose_making_fails_in_any_way_is_refused():
     with pytest.raises(UserError, match="cannot be made: KeyError"):
         from_gymnasium("FrozenLake-v1", env_args={"map_name": "9x9"})
+
+
+@pytest.mark.parametrize(
+    ("make", "how", "words"),
+    [
+        (Climber(), {}, r"env is an object of type Climber; give an id, or a function that makes it: lambda: Climber"),
+        ("CartPole-v1", {"time_limit": -1}, "time_limit is -1; give a whole number of at least 1"),
+        ("CartPole-v1", {"cost": 5}, r"5 is no function of a step .* cost_entries=\[5\]"),
+        (lambda: Odd(np.full(5, np.nan, np.float32)), {}, "an observation that is not finite in its first steps"),
+        (lambda: Odd(np.zeros(4, np.float32)), {}, r"an observation of shape \(4,\); its observation_space has \(5,\)"),
+    ],
+)
+def test_what_cannot_work_is_said_before_training(make, how, words):
+    with pytest.raises(UserError, match=words):
+        from_gymnasium(make, **how)
+
+
+class Odd(Climber):
+    """Returns the same odd observation in every step."""
+
+    def __init__(self, obs: np.ndarray) -> None:
+        super().__init__()
+        self.obs = obs
+
+    def step(self, action: Any):
+        return self.obs, *super().step(action)[1:]
+
+
+def test_an_environment_that_ends_the_program_is_reported():
+    class Leaving(Climber):
+        def step(self, action: Any):
+            if self.taken > 300:
+                raise SystemExit(3)
+            return super().step(action)
+
+    with pytest.raises(EnvironmentFailed, match="raised SystemExit: 3"):
+        walk(from_gymnasium(Leaving), [[1]] * 400)

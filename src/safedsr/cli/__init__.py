@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import io
 import os
+import re
 import signal
 import sys
 import warnings
@@ -20,6 +21,8 @@ from typing import NamedTuple
 from safedsr.cli.overview import print_overview
 from safedsr.engine.compiled import keep_compiled
 from safedsr.errors import DiskError, EnvironmentFailed, Refusal, UserError, one_line, unknown
+
+COLOUR = r"\x1b\[[0-9;]*m"  # an escape sequence of terminals
 
 
 class Command(NamedTuple):
@@ -143,8 +146,10 @@ def _say(message: object, code: int) -> int:
 
 
 def _warn(message: Warning | str, *about: object, **more: object) -> None:
-    """Print a warning as one line."""
-    print(f"warning: {one_line(message)}", file=sys.stderr)
+    """Print a warning as one line, without the colours of Gymnasium's."""
+    if "precision lowered by casting" in str(message):
+        return  # bounds of observations in float64, which concern nobody here
+    print(f"warning: {one_line(re.sub(COLOUR, '', str(message)))}", file=sys.stderr)
 
 
 @contextlib.contextmanager

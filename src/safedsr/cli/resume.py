@@ -1,6 +1,6 @@
 """`safedsr train … --resume`: the same flags as at the start, fewer of them, or more steps; the rest is refused."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -48,6 +48,7 @@ def continue_run(out: Path, asked: Asked, training: TrainConfig, where: EnvFlags
     from safedsr.cli.display import progress_bar
     from safedsr.engine.lanes import use_cores
     from safedsr.engine.train import resume
+    from safedsr.envs.chosen import same_costs
     from safedsr.runs.job import job_from_dict
     from safedsr.validation import in_file
 
@@ -62,10 +63,20 @@ def continue_run(out: Path, asked: Asked, training: TrainConfig, where: EnvFlags
             "or choose another folder"
         )
     changes = {name: getattr(training, name) for name in given if name in TrainConfig.__dataclass_fields__}
+    if environment and not same_costs(environment, config["environment"]):
+        before, after = (_names_of(data) for data in (config["environment"], environment.settings))
+        print(f"note: other cost functions from now on: {after}, before: {before}; stored steps get the new costs")
     use_cores(job.lanes)
     with progress_bar(asked.algorithm) as show:
         resume(out, changes, show=show, environment=environment, cost_args=cost_args(where))
     print(f"run folder: {out}")
+
+
+def _names_of(environment: Mapping[str, Any]) -> str:
+    """The names of the cost functions that a configuration describes."""
+    from safedsr.envs.functions import name_in
+
+    return ", ".join(map(name_in, environment.get("costs", ()))) or "none"
 
 
 def _differences(job: "Job", asked: Asked, given: set[str]) -> Iterator[tuple[str, Any, Any]]:

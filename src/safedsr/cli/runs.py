@@ -113,7 +113,7 @@ def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
         from safedsr.cli.display import progress_bar
         from safedsr.engine.lanes import use_cores
         from safedsr.engine.train import train
-        from safedsr.runs.advice import advice, budgets_not_kept
+        from safedsr.runs.advice import advice, budgets_not_kept, without_end
         from safedsr.runs.experience import thinned
         from safedsr.runs.folder import load_run
 
@@ -122,7 +122,8 @@ def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
         use_cores(job.lanes)
         with progress_bar(algorithm.name) as show:
             train(job, out, show=show)
-        for line in filter(None, [*budgets_not_kept(job, load_run(out)), thinned(out)]):
+        done = load_run(out)
+        for line in filter(None, [*without_end(done), *budgets_not_kept(job, done), thinned(out)]):
             print(f"note: {line}", file=sys.stderr)
         print(f"run folder: {out}")
 

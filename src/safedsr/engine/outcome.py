@@ -26,6 +26,6 @@ def endless(environment: Environment) -> UserError:
     """The error for an episode that does not end."""
     steps = most_steps(environment)
     return UserError(
-        f"an episode in '{environment.name}' has not ended after {steps} steps; give the environment a time limit "
-        "(--time-limit)"
+        f"an episode in '{environment.name}' has not ended after {steps} steps; give the environment a time limit, "
+        "which belongs to its training (safedsr train … --time-limit 1000)"
     )

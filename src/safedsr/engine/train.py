@@ -36,6 +36,7 @@ from safedsr.types import PyTree, Record
 from safedsr.validation import first_difference
 
 RESTARTS = "episodes_restarted_at_steps"  # entry of the manifest, for environments on the host
+CHANGES = "costs_changed"  # likewise: the steps from which costs were others, and the functions and parameters
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOP_FILE = "stop"  # a file of this name in the run folder stops training after the chunk
 
@@ -101,6 +102,7 @@ def resume(
             state, step = from_arrays(program.state_shape(), found[0], f"the checkpoint in {out}"), found[1]
             if cost_args or not known:
                 state = relabel_memory(program, state)
+                writer.note(CHANGES, _costs_from(step, job))
         if step > job.train.steps:
             raise UserError(f"{out} has {step} steps already; steps is {job.train.steps}: give more steps")
         if first_difference(job.to_dict(), config):
@@ -112,6 +114,16 @@ def resume(
         with contextlib.closing(program):
             loop(program, writer, state, step, show)
     return Path(out)
+
+
+def _costs_from(step: int, job: Job) -> dict[str, Any]:
+    """The cost functions from a step on, and the parameters of each task, for the manifest."""
+    about = job.to_dict()
+    return {
+        "from_step": step,
+        "costs": about["environment"].get("costs"),
+        "params": [task["params"] for task in about["tasks"]],
+    }
 
 
 def _equal(one: Sequence[Task], other: Sequence[Task]) -> bool:
@@ -202,6 +214,11 @@ def _require_finite(program: Program, state: PyTree, step: int) -> None:
     if bad := program.first_bad(state):
         leaf, task, seed = bad
         where = f"seed {program.job.seeds[seed]} in {program.job.tasks[task].title}"
+        if {"ring", "reservoir"} & set(leaf.split("/")):  # they hold what the environment returned
+            raise NotFinite(
+                f"the environment or a cost function returned a number that is not finite before step {step}, {where}; "
+                "checkpoints made before are kept. Correct the function, and train again."
+            )
         raise NotFinite(
             f"'{leaf}' is not finite at step {step}, {where}; checkpoints made before are kept. "
             "Train again with a smaller learning_rate."

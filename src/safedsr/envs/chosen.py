@@ -146,7 +146,8 @@ def _gymnax(chosen: Chosen) -> Environment:
     args = dict(chosen.env_args)
     if chosen.time_limit is not None:
         args["max_steps_in_episode"] = chosen.time_limit
-    return from_gymnax(chosen.env[len(GYMNAX) :], args or None, cost=chosen.costs, success=chosen.success)  # type: ignore[index]
+    success = chosen.success or None  # without a function, episodes of gymnax cannot succeed
+    return from_gymnax(chosen.env[len(GYMNAX) :], args or None, cost=chosen.costs, success=success)  # type: ignore[index]
 
 
 def completed(chosen: Chosen, data: Mapping[str, Any]) -> Chosen:
@@ -211,21 +212,28 @@ def _entry(entry: Any, sign: Any) -> str:
 def _known(about: Mapping[str, Any], flag: str) -> StepFunction:
     function = function_from_json(about)
     if function is None:
-        source = about.get("source") or "FILE.py"
+        name, source = about.get("function"), about.get("source") or "FILE.py"
+        if name == "lambda":
+            raise UserError(
+                "this run used a lambda, which the run folder does not hold; open the run in Python with "
+                f"safedsr.load(folder, environment=…), or write the lambda as a function in a file: {flag} FILE.py:NAME"
+            )
         raise UserError(
-            f"this run used the function '{about.get('function')}', which the run folder does not hold; name it: "
-            f"{flag} {source}:{about.get('function')}"
+            f"this run used the function '{name}', which the run folder does not hold; name it: {flag} {source}:{name}"
         )
     return function
 
 
 def same_costs(environment: Environment, data: Mapping[str, Any]) -> bool:
     """Whether the environment has the cost functions that a run folder names; their text may have changed."""
+    now, then = (list(settings.get("costs", ())) for settings in (environment.settings, data))
+    return len(now) == len(then) and all(map(_same_function, now, then))
 
-    def named(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-        return [{k: v for k, v in about.items() if k != "sha256"} for about in settings.get("costs", ())]
 
-    return named(environment.settings) == named(data)
+def _same_function(now: Mapping[str, Any], then: Mapping[str, Any]) -> bool:
+    files = {about.get("source") for about in (now, then)} - {"", None}  # "": earlier versions did not know it
+    names = ({k: v for k, v in about.items() if k not in ("source", "sha256", "file_sha256")} for about in (now, then))
+    return len(files) <= 1 and len({tuple(sorted(one.items())) for one in names}) == 1
 
 
 def warn_of_changes(environment: Environment, data: Mapping[str, Any]) -> None:

@@ -111,6 +111,13 @@ class Rows(NamedTuple):
     start: np.ndarray  # s of the next step: s′, or the start of a new episode
 
 
+def _words(error: Exception) -> str:
+    """What a user's function did wrong; NumPy's own words for several costs in the place of one say little."""
+    if "setting an array element with a sequence" in str(error):
+        return "returned several numbers, and one in the first steps"
+    return f"raised {type(error).__name__}: {error}"
+
+
 def _keeper(space: spaces.Space, in_place: bool) -> Callable[[Any], Any] | None:
     """A function that copies observations; None for environments that return a new one in each step."""
     if not in_place:
@@ -210,9 +217,7 @@ class Batch(gymnasium.Env):
                     name = labelling.success.name  # type: ignore[union-attr]
                     reached = success(before, action, obs, reward, info)
             except Exception as error:
-                raise WrongLabel(
-                    f"cannot go on: its function '{name}' raised {type(error).__name__}: {error}"
-                ) from error
+                raise WrongLabel(f"cannot go on: its function '{name}' {_words(error)}") from error
             if extras:
                 labels[place : place + extras] = reward
             successes.append(reached)
@@ -230,7 +235,7 @@ class Batch(gymnasium.Env):
         except WrongLabel as error:
             self.failure = str(error)
             self._rows[:] = np.nan
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self.failure = f"raised {type(error).__name__}: {error}"
             self._rows[:] = np.nan
 
@@ -370,7 +375,9 @@ class Copies:
             yield
         except (EOFError, ConnectionError) as error:
             name = self.host.name
-            raise EnvironmentFailed(f"a process of the environment '{name}' has ended ({error or 'killed'})") from None
+            raise EnvironmentFailed(
+                f"a process of the environment '{name}' has ended ({str(error) or 'killed'})"
+            ) from None
 
     def _rows(self, rows: np.ndarray) -> Rows:
         return self.host.columns.split(rows.reshape(self.count, self.host.columns.width))

@@ -20,7 +20,7 @@ from jax import Array
 from safedsr.core.replay import Codec
 from safedsr.errors import UserError
 from safedsr.types import PyTree, Transition
-from safedsr.validation import MOST, parse_budgets, require
+from safedsr.validation import MOST, parse_budgets, require, shown
 
 MOST_OBSERVATIONS = 4096  # of an environment that an adapter takes
 ENDLESS = 1e6  # a bound beyond this is no bound
@@ -209,6 +209,11 @@ def make_task(environment: Environment, budget: Any = None, args: Mapping[str, A
         names = tuple(f"cost {j + 1}" for j in range(environment.spec.costs))
     if names and budget is None:
         raise UserError(f"no budget given for the cost '{names[0]}'; give the largest allowed cost, such as --budget 5")
+    if not names and budget not in (None, ()):
+        raise UserError(
+            f"budget is {shown(budget)}, but there are no costs in '{environment.name}'; name a cost function, such as "
+            "--cost-fn FILE.py:NAME (in Python: cost=…), or leave out the budget"
+        )
     task = Task(environment.name, environment.params, names, parse_budgets(budget, len(names)) if names else ())
     return with_cost_args(environment, task, args) if args else task
 

@@ -90,14 +90,14 @@ def described(function: Callable[..., Any], source: str = "") -> dict[str, str]:
     """Name, file and hash of a user's function, for config.json."""
     bare = _bare(function)
     name = getattr(bare, "__name__", type(bare).__name__)
-    return {"function": name.strip("<>"), "source": source, "sha256": _hash(function)}
+    return {"function": name.strip("<>"), "source": source or _file_name(bare), "sha256": _hash(function)}
 
 
 def load_function(text: str) -> StepFunction:
-    """The function FILE.py:NAME of a step; the file is run, as by Python's import."""
+    """The function FILE.py:NAME of a step; the file is run, as by Python's import, and has a hash of its own."""
     function, path = load_from_file(text)
     found = own_function(function, path.name)
-    return found._replace(about={**found.about, "sha256": file_hash(path)})
+    return found._replace(about={**found.about, "file_sha256": file_hash(path)})
 
 
 def file_hash(path: Path) -> str:
@@ -140,16 +140,42 @@ def function_from_json(about: Mapping[str, Any]) -> StepFunction | None:
     return None
 
 
+def name_in(about: Mapping[str, Any]) -> str:
+    """The name of the function that a description in config.json is of."""
+    function = function_from_json(about)
+    return function.name if function else str(about.get("function"))
+
+
 def changed_functions(now: Sequence[Mapping[str, Any]], then: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A sentence for each function that has the same name as at the training and another text."""
+    """A sentence for each function that has the same name as at the training and another text, or another file."""
     before = {about.get("function"): about for about in then if "function" in about}
-    changed = [(about, before[about["function"]]) for about in now if about.get("function") in before]
-    return [
-        f"the {'module' if ':' in now['function'] else 'function'} '{now['function']}' ({now['source'] or 'no file'}) "
-        f"has changed since the training: its hash is {now['sha256'][:12]} and was {then['sha256'][:12]}"
-        for now, then in changed
-        if now["sha256"] != then["sha256"]
-    ]
+    pairs = [(about, before[about["function"]]) for about in now if about.get("function") in before]
+    return [sentence for pair in pairs if (sentence := _changed(*pair))]
+
+
+def _changed(now: Mapping[str, Any], then: Mapping[str, Any]) -> str | None:
+    """What is another about a function, or a module, of the same name; earlier versions stored the hash of the file."""
+    file, earlier = now.get("file_sha256"), then.get("file_sha256")
+    about = f"'{now['function']}' ({now['source'] or 'no file'})"
+    if then["sha256"] not in (now["sha256"], file):
+        return (
+            f"the {'module' if ':' in now['function'] else 'function'} {about} has changed since the training: its "
+            f"hash is {now['sha256'][:12]} and was {then['sha256'][:12]}"
+        )
+    if file and earlier and file != earlier:
+        return (
+            f"the file of the function {about} has changed since the training, but not the text of the function: the "
+            f"file's hash is {file[:12]} and was {earlier[:12]}"
+        )
+    return None
+
+
+def _file_name(function: Any) -> str:
+    """The name of the file that a function is from; empty if there is none."""
+    try:
+        return Path(inspect.getsourcefile(function) or "").name
+    except TypeError:  # an object, or a function in C
+        return ""
 
 
 def _bare(function: Any) -> Any:

@@ -38,7 +38,7 @@ from safedsr.envs.functions import (
 )
 from safedsr.errors import UserError, unknown
 from safedsr.types import PyTree, Transition
-from safedsr.validation import typed
+from safedsr.validation import MOST, require, typed
 
 PROBE_STEPS, PROBE_SECONDS = 200, 1.0  # of random actions, to see what `info` holds and how long a step takes
 
@@ -74,6 +74,7 @@ def probe(make: MakeEnv, name: str) -> Probe:
             kept = deepcopy(before)
             obs, reward, terminated, truncated, info = env.step(action)
             in_place = in_place or _shared(obs, before)
+            _require_numbers(obs, reward, observation_space, name)
             step = step or (kept, action, obs, reward, info)
             infos, taken, before = {**info, **infos}, taken + 1, obs
             if terminated or truncated:
@@ -90,6 +91,18 @@ def probe(make: MakeEnv, name: str) -> Probe:
         ) from error
     finally:
         env.close()
+
+
+def _require_numbers(obs: Any, reward: Any, space: spaces.Space, name: str) -> None:
+    """Raise unless an observation fits its space and is finite, as the reward."""
+    if isinstance(space, spaces.Box) and np.shape(obs) != space.shape:
+        raise UserError(
+            f"the environment '{name}' returned an observation of shape {np.shape(obs)}; its observation_space has "
+            f"{space.shape}: correct one of them"
+        )
+    for what, value in (("an observation", spaces.flatten(space, obs)), ("a reward", reward)):
+        if not np.isfinite(np.asarray(value, np.float64)).all():
+            raise UserError(f"the environment '{name}' returned {what} that is not finite in its first steps")
 
 
 def _shared(obs: Any, before: Any) -> bool:
@@ -116,7 +129,8 @@ def _require_flat(space: spaces.Space, name: str) -> spaces.Space:
     if odd := _not_flat(space):
         raise UserError(
             f"the environment '{name}' has {odd} observations; possible are Box, Discrete, MultiBinary, MultiDiscrete, "
-            "and Dict and Tuple of these: drop the others by a wrapper, and pass a function that makes the environment"
+            "and Dict and Tuple of these: drop the others by a wrapper (MiniGrid: ImgObsWrapper), and pass a function "
+            "that makes the environment (--env FILE.py:NAME)"
         )
     size = spaces.flatdim(space)
     if not 1 <= size <= MOST_OBSERVATIONS:
@@ -129,6 +143,8 @@ def _require_flat(space: spaces.Space, name: str) -> spaces.Space:
 
 def _not_flat(space: spaces.Space) -> str | None:
     """The kind of the first part of a space that cannot be flattened into an array."""
+    if isinstance(space, spaces.Text | spaces.OneOf):
+        return type(space).__name__
     if isinstance(space, spaces.Dict | spaces.Tuple):
         parts = space.values() if isinstance(space, spaces.Dict) else space
         return next(filter(None, map(_not_flat, parts)), None)
@@ -157,6 +173,11 @@ def from_gymnasium(
     are possible. Without any, `info["cost"]` or `info["costs"]` is used if there is one; `cost=()` means no costs.
     Success is a function or a key of `info`; without it, `info["is_success"]` or `info["success"]`, if there is one.
     """
+    if not isinstance(env, str) and (isinstance(env, gymnasium.Env) or not callable(env)):
+        kind = type(env).__name__
+        raise UserError(f"env is an object of type {kind}; give an id, or a function that makes it: lambda: {kind}(…)")
+    if time_limit is not None:
+        require(1 <= time_limit <= MOST, "time_limit", time_limit, "give a whole number of at least 1")
     title = name or (env if isinstance(env, str) else getattr(env, "__name__", "environment").strip("<>"))
     make = partial(_make, env, dict(env_args or {}), time_limit, title)
     seen = probe(make, title)
@@ -302,6 +323,11 @@ def _sources(given: Any, seen: Probe, title: str) -> list[StepFunction]:
         return [from_info(given)]
     if callable(given):
         return [own_function(given)]
+    if not isinstance(given, Sequence):
+        raise UserError(
+            f"{given!r} is no function of a step and no key of info; an entry of a vector reward is a cost by "
+            f"cost_entries=[{given!r}] (--cost-entries)"
+        )
     return [function for one in given for function in _sources(one, seen, title)]
 
 

@@ -21,9 +21,10 @@ def find_environment(data: Mapping[str, Any], num_costs: int, given: Environment
     name = data["name"]
     if given is not None:
         if given.name != name or given.spec.costs != num_costs:
+            then, now = (f"{count} cost{'' if count == 1 else 's'}" for count in (num_costs, given.spec.costs))
             raise UserError(
-                f"this run was trained in '{name}' with {num_costs} costs; the environment given is '{given.name}' "
-                f"with {given.spec.costs}"
+                f"this run was trained in '{name}' with {then}; the environment given is '{given.name}' with {now}: "
+                "give the same one"
             )
         warn_of_changes(given, data)
         difference = first_difference(_fixed(environment_to_dict(given)), _fixed(data))

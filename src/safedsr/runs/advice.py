@@ -55,6 +55,13 @@ def advice(job: Job) -> list[str]:
     return [*(f"warning: {line}" for line in remarks_on(job)), *(f"note: {line}" for line in notes_on(job))]
 
 
+def without_end(run: Run) -> list[str]:
+    """A note if no episode of a run ended, so that nothing is known of its returns and costs."""
+    if len(run.episodes["end_step"]):
+        return []
+    return ["no episode has ended in this run; train again with a limit of its steps, such as --time-limit 1000"]
+
+
 def budgets_not_kept(job: Job, run: Run) -> list[str]:
     """Notes on tasks whose budget no λ kept: at the end, clearly more episodes exceed it than λ's rule aims at."""
     tuning = getattr(job.agent, "multiplier", None)

@@ -159,7 +159,8 @@ def _jobs(
     if make_environment:
         environment = make_environment(found.costless)
         arguments = parse_assignments(sweep.env.get("cost_arg", ()))
-        tasks = [make_task(environment, budget, arguments) for budget in sweep.budget or (None,)]
+        budgets = () if found.costless else sweep.budget  # algorithms without costs take part, without budgets
+        tasks = [make_task(environment, budget, arguments) for budget in budgets or (None,)]
         if parts["grid"]:
             raise UserError(f"{next(iter(parts['grid']))} is a setting of maps; leave it out")
         make = lambda tasks, seeds: Job(algorithm, tasks, seeds, agent, environment, training, sweep.budget_kind)  # noqa: E731

@@ -65,6 +65,11 @@ def test_a_run_without_code_of_the_user_opens_by_itself(place, capsys):
     assert "safe episodes" in capsys.readouterr().out
 
 
+def test_without_costs_and_goals_there_is_nothing_to_certify(place, capsys):
+    assert main(["certify", str(place / "free"), "--episodes", "4"]) == 2
+    assert "there is nothing to certify in 'CartPole-v1'" in capsys.readouterr().err
+
+
 def test_reports_load_no_code(place, capsys):
     assert main(["report", str(place / "cart"), str(place / "free")]) == 0
     out = capsys.readouterr().out

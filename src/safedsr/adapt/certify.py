@@ -16,6 +16,7 @@ from safedsr.adapt.costs import Costs, task_of
 from safedsr.engine.evaluate import Outcome, episode_keys, run_keys
 from safedsr.envs.environment import Task
 from safedsr.envs.memory import Remembered
+from safedsr.errors import UserError
 from safedsr.runs.config import EPISODE, Terms
 from safedsr.runs.metrics import excess, within
 from safedsr.runs.policy import TrainedPolicy
@@ -95,6 +96,11 @@ def certify(agent: TrainedPolicy, costs: Costs | None = None, budget: Any = None
 
 def certify_in(agent: TrainedPolicy, task: Task, config: CertificateConfig) -> Certificate:
     """Run episodes in batches until all are done or the certificate can no longer pass."""
+    if not task.budgets and not agent.job.terms.goals:
+        raise UserError(
+            f"there is nothing to certify in '{task.title}': it has no costs, and its episodes have no goal; train "
+            "with a cost, or use evaluate"
+        )
     walks = isinstance(task.params, Remembered)
     config = replace(config, episodes=config.count(few=walks or bool(agent.job.environment.host)))
     assert config.episodes

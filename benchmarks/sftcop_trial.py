@@ -5,6 +5,7 @@ python benchmarks/sftcop_trial.py SFT-CoP sftcopql 1 --out runs/sftcop      need
 
 Their program sets no seeds: `random` and `numpy.random` get the number of the trial here. After each task, one episode
 at ε = 0 is counted; tables, counters and generators are put back afterwards, so that training goes on unchanged.
+A trial whose table is there is skipped; one that was interrupted begins anew.
 """
 
 import argparse
@@ -96,6 +97,9 @@ def main() -> None:
         parser.error(f"trial {args.trial}, tasks {args.tasks}: there are trials 1 to 30, each of 1 to 128 tasks")
     out = args.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
+    table = out / f"{args.agent}-{args.trial:02d}.csv"
+    if table.exists():
+        return print(f"{table} is there already: skipped")
     os.chdir(args.checkout)
     sys.path.insert(0, os.getcwd())
     program = importlib.import_module("main_shapes")
@@ -103,7 +107,8 @@ def main() -> None:
     np.random.seed(args.trial)
     agent, steps = make(program, args.agent), program.gen_params["n_samples"]
     agent.reset(program.gen_params["n_tasks"], steps)
-    with (out / f"{args.agent}-{args.trial:02d}.csv").open("x", newline="") as file:  # never over another table
+    part = table.with_name(f"{table.name}.part")  # of a trial that is not complete
+    with part.open("w", newline="") as file:
         writer = None
         for number, task in enumerate(program.load_tasks(args.trial - 1)[: args.tasks], 1):
             row = {"agent": args.agent, "trial": args.trial, "task": number, **run_task(agent, task, steps)}
@@ -116,6 +121,7 @@ def main() -> None:
                 f"{args.agent} {args.trial}: task {number}, reward {row['reward']}, trap entries {row['traps']}",
                 flush=True,
             )
+    part.rename(table)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ python benchmarks/transfer.py --weights FILE --out DIR  the whole experiment; --
 """
 
 import argparse
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from safedsr.errors import UserError
 from safedsr.transfer import tasks as sets
 from safedsr.transfer.run import ARMS, run_arm
 from safedsr.transfer.summary import read_courses
@@ -54,4 +56,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"error: {error}")

@@ -2,11 +2,11 @@
 
     pip install "safedsr[envs]"
     L="--cost-fn examples/lunar_lander.py:fuel --success-fn examples/lunar_lander.py:landed"
-    safedsr train safedsr-plus --env examples/lunar_lander.py:lander $L --budget 120 --steps 400000 --epsilon-end 0.02 \\
-        --plan-epsilon 0.02 --epsilon-from 0 --epsilon-to 40000 --learning-rate 2.5e-5 --batch-size 128 \\
-        --buffer-size 100000 --train-start 2000 --train-every 4 --update-steps 4 --sync-every 2000 --octaves 0 \\
-        --points 64 --even-share 0 --idle-share 0 --beta-m 1e-6 --beta-c 0.0025 --lam-start 0.05 --rule mean --aim 80 \\
-        --lam-step 0.002 --lam-most 0.25 --penalty-start 100000 --out runs/lander
+    safedsr train safedsr-plus --env examples/lunar_lander.py:lander $L --budget 120 --steps 400000 \\
+        --epsilon-end 0.02 --plan-epsilon 0.02 --epsilon-from 0 --epsilon-to 40000 --learning-rate 2.5e-5 \\
+        --batch-size 128 --buffer-size 100000 --train-start 2000 --train-every 4 --update-steps 4 --sync-every 2000 \\
+        --octaves 0 --points 64 --even-share 0 --idle-share 0 --beta-m 1e-6 --beta-c 0.0025 --lam-start 0.05 \\
+        --rule mean --aim 80 --lam-step 0.002 --lam-most 0.25 --penalty-start 100000 --out runs/lander
     safedsr adapt runs/lander --env examples/lunar_lander.py:lander $L --cost-arg side=0.3 --require 0.5 \\
         --episodes 500 --highest memory --out runs/lander-side
 

@@ -1,6 +1,6 @@
 """A trained agent and its operations: act, predict, values, adapt, certify, export, save."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from safedsr.engine.evaluate import Evaluation, evaluate
 from safedsr.envs.environment import Environment, Task
 from safedsr.errors import UserError
 from safedsr.export.files import Exported, export
+from safedsr.runs.about import ABOUT, LIBRARY, MEMBERS, is_library
 from safedsr.runs.policy import TrainedPolicy, load_policies, load_policy
 from safedsr.runs.shipped import pretrained_folder
 from safedsr.validation import require, with_settings
@@ -34,7 +35,7 @@ class Agent(TrainedPolicy):
 
         Agents that act alike are taken once. λ is that of this agent; `adapt(…, library=others)` also searches λ.
         """
-        agents = libraries.distinct([self, *others], most)
+        agents = libraries.distinct([self, *_several(others)], most)
         if costs is not None:
             agents = [weights.refit(one, costs) for one in agents]
         return libraries.join(agents)
@@ -48,7 +49,7 @@ class Agent(TrainedPolicy):
 
     def update(self, obs: Any, action: Any, cost: Any, forgetting: float = 0.999) -> "Agent":
         """A new agent whose cost weights are updated with the costs of one or several new steps."""
-        self._require_single("update")
+        self.require_single("update")
         return recursive.update(self, obs, action, cost, forgetting)
 
     def adapt(
@@ -76,7 +77,7 @@ class Agent(TrainedPolicy):
         judged = {field.name for field in fields(CertificateConfig)} & settings.keys()
         certificate = with_settings(certificate, {name: settings.pop(name) for name in judged})
         spend = with_settings(spend, settings)
-        self._require_single("adapt")
+        self.require_single("adapt")
         if library:
             if level not in ("auto", "penalty") or from_memory or mixture:
                 given = "from_memory" if from_memory else "mixture" if mixture else f"level '{level}'"
@@ -84,7 +85,7 @@ class Agent(TrainedPolicy):
                     f"{given} was given; with a library, only cost weights and one λ are adapted: leave it out"
                 )
             new = self.task if costs is None else costs
-            return libraries.adapt_library([self, *library], new, budget, certificate, show)
+            return libraries.adapt_library([self, *_several(library)], new, budget, certificate, show)
         return ladder.adapt(
             self, costs, level, budget, certificate, spend, show, from_memory=from_memory, mixture=mixture
         )
@@ -99,17 +100,23 @@ class Agent(TrainedPolicy):
 
     def export(self, path: str | Path, certificate: Certificate | None = None) -> Exported:
         """Write this policy for programs without JAX: policy.onnx, or policy.npz for the NumPy controller."""
-        self._require_single("export")
+        self.require_single("export")
         return export(self, path, certificate=certificate)
 
-    def _require_single(self, what: str) -> None:
+    def require_single(self, what: str) -> None:
+        """Raise if this is a library, with which one cannot do this."""
         if self.members:
-            raise UserError(f"cannot {what} a library; {what} one of its members, such as agent.members[0]")
+            raise UserError(
+                f"cannot {what} a library; {what} one of its members, such as agent.members[0] (in its folder: "
+                f"{MEMBERS}/0)"
+            )
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Save this policy, or the policies of a library, to a folder that `load` can read."""
         if self.members:
             return libraries.save_members(self, self.members, Path(folder))
+        if is_library(folder):
+            raise UserError(f"{folder} holds a library already; choose another folder")
         super().save(folder, overwrite=overwrite)
 
     @classmethod
@@ -120,22 +127,39 @@ class Agent(TrainedPolicy):
 
         `environment` is needed if the run was trained in an environment of your own.
         """
-        if (Path(path) / libraries.FILE).is_file():
-            return libraries.read_members(Path(path), lambda folder: cls.load(folder, environment=environment))
+        if is_library(path):
+            return _in_library(
+                libraries.read_members(Path(path), lambda f: cls.load(f, None, 0, environment)), seed, task
+            )
         return load_policy(cls, path, seed, task, environment)
 
 
 def load_library(folder: str | Path, environment: Environment | None = None) -> list[Agent]:
-    """The agents below a folder, the best seed of each task of each run."""
-    from safedsr.runs.about import ABOUT
-
-    agents = []
-    for found in sorted(path.parent for path in Path(folder).rglob(ABOUT)):
+    """The agents below a folder, the best seed of each task of each run; those of saved libraries below it are not."""
+    agents, top = [], Path(folder)
+    libraries_below = {path.parent for path in top.rglob(LIBRARY)} - {top}
+    for found in sorted(path.parent for path in top.rglob(ABOUT)):
+        if libraries_below.intersection(found.parents):
+            continue
         first = load(found, environment=environment)
         agents += [first, *(load(found, None, task, environment) for task in range(1, len(first.job.tasks)))]
     if not agents:
         raise UserError(f"there is no trained agent in or below {folder}; give a folder with run folders in it")
     return agents
+
+
+def _several(agents: Any) -> Sequence[Agent]:
+    """The other agents of a library, which must be several."""
+    if isinstance(agents, str | TrainedPolicy) or not isinstance(agents, Iterable):
+        raise UserError(f"{agents!r} is no list of agents; give one, such as [safedsr.load(folder)]")
+    return list(agents)
+
+
+def _in_library(agent: Agent, seed: int | None, task: int) -> Agent:
+    """The agent of a library; its members have one seed and one task each, so that none can be chosen."""
+    require(seed in (None, agent.seed), "seed", seed, "a library has no seeds to choose from; leave it out")
+    require(task == 0, "task", task, "a library has one task; leave it out")
+    return agent
 
 
 def load(path: str | Path, seed: int | None = None, task: int = 0, environment: Environment | None = None) -> Agent:
@@ -149,7 +173,10 @@ def pretrained(name: str = "two-rooms") -> Agent:
 
 
 def load_all(path: str | Path, environment: Environment | None = None) -> dict[tuple[int, int], Agent]:
-    """Load all agents of a run folder by (task, seed); they share compiled functions."""
+    """Load all agents of a run folder by (task, seed); they share compiled functions. A library is one agent."""
+    if is_library(path):
+        agent = load(path, environment=environment)
+        return {(0, agent.seed): agent}
     return load_policies(Agent, path, environment)
 
 

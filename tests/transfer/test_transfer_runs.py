@@ -12,7 +12,7 @@ from safedsr.figures.transfer import draw_all
 from safedsr.transfer import tasks as sets
 from safedsr.transfer.config import TransferConfig
 from safedsr.transfer.others import Experiment, beside
-from safedsr.transfer.run import ARMS, run_arm
+from safedsr.transfer.run import ARMS, run_arm, write_rows
 from safedsr.transfer.summary import pack, read_courses, summary_rows
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
@@ -38,7 +38,7 @@ def without_seconds(rows):
 
 def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(straight, given, tmp_path):
     rows: list = []
-    (tmp_path / "known.csv").write_text("agent,trial,task\nknown,1,1\n")  # of a run that was stopped before a save
+    write_rows(tmp_path / "known.csv", straight[1][:4])  # of a run that was stopped before its first save
     for _ in range(3):  # a task a call
         assert len(rows) < 6
         rows = run_arm("known", given, TRIALS, tmp_path, steps=STEPS, until=time.time() + 0.01, say=lambda text: None)
@@ -145,7 +145,9 @@ def test_a_table_without_a_column_is_refused(tmp_path):
     "content, reason",
     [
         (b"\xff\xfe\x00", "is no table"),
-        (f"{HEAD}\nx,1,a,{ROW}\n".encode(), "has a gap or no number"),
+        (f"{HEAD}\nx,1,a,{ROW}\n".encode(), "has a gap or no finite number"),
+        (f"{HEAD}\nx,1,1,nan,0,1,0,1,2\n".encode(), "has a gap or no finite number"),
+        (f"{HEAD}\nx,1,1,1,0,inf,0,1,2\n".encode(), "has a gap or no finite number"),
         (f"{HEAD}\nx,1,2,{ROW}\n".encode(), "its tasks are 1, 2, 3"),
     ],
 )
@@ -187,7 +189,7 @@ def test_other_agents_stand_beside_ours_in_the_same_trials_and_tasks(written, gi
     (course,) = beside(written((1, 2, 3), 5), ours)
     assert course.trials == TRIALS and course.values["reward"].shape == (2, 3)
     assert course.shapes is not None and np.allclose(course.shapes, given, atol=1e-4)
-    (course,) = beside(written(named=False), ours._replace(from_file=True))  # must be of the file's tasks
+    (course,) = beside(written(named=False), ours._replace(from_file=True, sftcops=True))  # must be of SFT-CoP's tasks
     assert course.shapes is None and course.trials == TRIALS
 
 
@@ -230,9 +232,17 @@ def test_tasks_from_a_file(tmp_path):
     assert np.allclose(sets.from_file(path, 2, 4), rows[sets.TASKS : sets.TASKS + 4])
     with pytest.raises(UserError, match="trial 3 needs lines 257 to 384"):
         sets.from_file(path, 3)
-    path.write_text("a,b\n")
-    with pytest.raises(UserError, match="three numbers a line"):
-        sets.from_file(path, 1)
+    assert not sets.is_sftcops(path)
+    for content, reason in (
+        (b"a,b\n", r"three numbers a line"),
+        (b"\n", "it is empty; give a csv file"),
+        (b"\xff\xfe\x00", "cannot read tasks from"),
+        (b"0,0,0\n0,-1.5,0\n", r"line 2: a reward is -1\.5; give numbers between -1 and 1"),
+        (b"0,0,0\n0,0,nan\n", r"line 2: a reward is nan"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=reason):
+            sets.from_file(path, 1, 2)
 
 
 def test_settings_are_checked():
@@ -249,7 +259,11 @@ def test_settings_are_checked():
         ([], "choose either --quick"),
         (["--quick", "--tasks", "0"], "--tasks is 0; give 1 to 128"),
         (["--quick", "--agents", "knwon"], "did you mean 'known'"),
-        (["--quick", "--weights", "nowhere.csv"], "cannot read tasks from nowhere.csv"),
+        (
+            ["--quick", "--weights", "nowhere.csv"],
+            "cannot read tasks from nowhere.csv: No such file or directory; give",
+        ),
+        (["--quick", "--agents", "known,unknwon"], "did you mean 'unknown'"),
         (["--full", "--theirs", "nowhere.csv"], "cannot read nowhere.csv"),
         (["--quick", "--theirs", "nowhere.csv"], "--theirs is for --full only: with --quick, tasks have 5000 steps"),
         (["--quick", "--trials", "x"], "--trials: 'x' is no whole number"),

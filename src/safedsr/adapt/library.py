@@ -27,11 +27,11 @@ from safedsr.engine.evaluate import walked
 from safedsr.envs.grid.layout import Layout
 from safedsr.errors import UserError
 from safedsr.runs import storage
+from safedsr.runs.about import ABOUT, LIBRARY, MEMBERS
 from safedsr.runs.policy import AnyPolicy, TrainedPolicy
 from safedsr.types import PyTree, Values
-from safedsr.validation import require
+from safedsr.validation import in_file, require
 
-FILE, FOLDER = "library.json", "members"
 MOST = 8  # agents in a library
 SAME = 0.02  # agents whose actions differ in less than this share of states count as one
 LOOKED_AT = 2048  # states on which actions are compared
@@ -55,7 +55,7 @@ def best_values(values: Callable[[PyTree, Any], Values]) -> Callable[[PyTree, An
 def distinct(agents: Sequence[AnyPolicy], most: int = MOST) -> tuple[AnyPolicy, ...]:
     """Agents whose actions differ, in the order given; `most` of them at most."""
     require(most >= 1, "most", most, "give at least 1")
-    _require_fit(agents)
+    _require_kind(agents)
     looked = experience_of(agents[0]).steps.obs[:LOOKED_AT]
     kept: list[AnyPolicy] = []
     acts: list[np.ndarray] = []
@@ -70,7 +70,8 @@ def distinct(agents: Sequence[AnyPolicy], most: int = MOST) -> tuple[AnyPolicy, 
 def join(members: Sequence[AnyPolicy]) -> AnyPolicy:
     """One agent that acts by the best of these; its λ and its task are those of the first."""
     first = members[0]
-    _require_fit(members)
+    _require_kind(members)
+    _require_size(members)
     stack = functools.partial(jax.tree.map, lambda *leaves: jnp.stack(leaves))
     learner, scale = (stack(*(getattr(one.policy, name) for one in members)) for name in ("learner", "scale"))
     values = best_values(first.trainer.values)
@@ -85,22 +86,40 @@ def join(members: Sequence[AnyPolicy]) -> AnyPolicy:
     )
 
 
-def _require_fit(agents: Sequence[AnyPolicy]) -> None:
-    """Refuse what cannot act together."""
+def _require_kind(agents: Sequence[AnyPolicy]) -> None:
+    """Refuse what can never act together."""
     first = agents[0]
     for other in agents:
         if not isinstance(other, TrainedPolicy):
             raise UserError(f"{other!r} is no trained agent; a library needs agents such as safedsr.load(folder)")
+        if getattr(other, "members", ()):
+            raise UserError("a library cannot be part of another library; give its agents, which are agent.members")
         learner_of(other)
-        if (
-            other.job.algorithm != first.job.algorithm
-            or _shapes(other) != _shapes(first)
-            or not _same_map(other, first)
-        ):
+        if other.job.algorithm != first.job.algorithm:
+            raise _unfitting(f"is of {other.job.algorithm}, not of {first.job.algorithm}", other, first)
+        if not _same_map(other, first):
+            raise _unfitting("is of another map or environment", other, first)
+
+
+def _require_size(members: Sequence[AnyPolicy]) -> None:
+    """Refuse agents whose networks and weights cannot be stacked."""
+    first = members[0]
+    for other in members:
+        counts = [len(agent.task.budgets) for agent in (other, first)]
+        if counts[0] != counts[1]:
             raise UserError(
-                f"'{other.task.title}' ({other.job.algorithm}) does not fit '{first.task.title}' "
-                f"({first.job.algorithm}): a library needs agents of one algorithm, of one size, on one map"
+                f"'{other.task.title}' and '{first.task.title}' have different numbers of costs ({counts[0]} and "
+                f"{counts[1]}); name the costs of the library, so that each agent gets weights for them"
             )
+        if _shapes(other) != _shapes(first):
+            raise _unfitting("has networks of other sizes", other, first)
+
+
+def _unfitting(why: str, other: TrainedPolicy, first: TrainedPolicy) -> UserError:
+    return UserError(
+        f"'{other.task.title}' does not fit '{first.task.title}': it {why}; a library needs agents of one algorithm "
+        "and size on one map"
+    )
 
 
 def _same_map(one: TrainedPolicy, other: TrainedPolicy) -> bool:
@@ -146,21 +165,34 @@ def adapt_library(
         rungs.append(Rung(name, found, certified, seconds, simulated_steps=simulated))
         show(rungs[-1])
     best = max(rungs, key=lambda rung: rung.certificate.rank)
-    return Adapted(best.agent, best.level, best.certificate, tuple(rungs), ())
+    notes = ()
+    if len(chosen) == 1:
+        notes = (
+            f"no library was made: all agents act alike in {1 - SAME:.0%} of the states; '{names[0]}' was adapted",
+        )
+    return Adapted(best.agent, best.level, best.certificate, tuple(rungs), (), notes)
 
 
 def save_members(agent: TrainedPolicy, members: Sequence[TrainedPolicy], folder: Path) -> None:
     """Save the agents of a library below a folder, and last the file that names them."""
-    if (folder / FILE).is_file():
-        raise UserError(f"{folder} holds a library already; choose another folder")
+    for file, kind in ((LIBRARY, "library"), (ABOUT, "policy")):
+        if (folder / file).is_file():
+            raise UserError(f"{folder} holds a {kind} already; choose another folder")
     for n, member in enumerate(members):
-        member.save(folder / FOLDER / str(n))
+        member.save(folder / MEMBERS / str(n))
     lam = [float(value) for value in agent.policy.lam]
-    storage.write_json(folder / FILE, {"members": len(members), "lam": lam}, signed=True)
+    storage.write_json(folder / LIBRARY, {"members": len(members), "lam": lam}, signed=True)
 
 
 def read_members(folder: Path, load: Callable[[Path], AnyPolicy]) -> AnyPolicy:
     """The agent that `save_members` wrote."""
-    about = storage.read_json(folder / FILE, ["members", "lam"])
-    joined = join([load(folder / FOLDER / str(n)) for n in range(int(about["members"]))])
-    return joined.with_policy(joined.policy._replace(lam=jnp.asarray(about["lam"], jnp.float32)))
+    about = storage.read_json(folder / LIBRARY, ["members", "lam"])
+    count, lam = about["members"], about["lam"]
+    with in_file(folder / LIBRARY):
+        require(isinstance(count, int) and count >= 1, "members", count, "give at least 1")
+    joined = join([load(folder / MEMBERS / str(n)) for n in range(count)])
+    with in_file(folder / LIBRARY):
+        numbers = isinstance(lam, list) and all(isinstance(value, int | float) and value >= 0 for value in lam)
+        costs = len(joined.task.budgets)
+        require(numbers and len(lam) == costs, "lam", lam, f"give {costs} numbers of at least 0")
+    return joined.with_policy(joined.policy._replace(lam=jnp.asarray(lam, jnp.float32)))

@@ -49,6 +49,7 @@ def export(
     from safedsr.export.files import export as write
 
     agent = load(run, seed, task, environment_of(run, where))
+    agent.require_single("export")
     with busy(f"exporting {run}", quiet=as_json):
         found = write(agent, out, format, _certificate(run, agent, certify, config))
     if as_json:

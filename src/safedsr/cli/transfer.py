@@ -9,6 +9,7 @@ from safedsr.cli.parse import run_command
 from safedsr.errors import UserError
 
 if TYPE_CHECKING:
+    from safedsr.transfer.others import Experiment
     from safedsr.transfer.summary import Course
 
 TIMES = "--quick takes about a minute on two cores; --full up to an hour for each agent, or minutes on a GPU"
@@ -25,7 +26,9 @@ def transfer_command(args: list[str]) -> None:
 def transfer(
     quick: Annotated[bool, tyro.conf.arg(help="Few trials, tasks and steps, to test that everything runs.")] = False,
     full: Annotated[bool, tyro.conf.arg(help="Ten trials of 128 tasks of 20 000 steps.")] = False,
-    agents: Annotated[tuple[str, ...], tyro.conf.arg(help="Only these agents; all of ours if not given.")] = (),
+    agents: Annotated[
+        tuple[str, ...], tyro.conf.arg(help="Only these agents; all of ours if not given; spaces or commas between.")
+    ] = (),
     weights: Annotated[
         Path | None,
         tyro.conf.arg(help="SFT-CoP's file shapes_weights.csv, for its tasks; our own set of tasks if not given."),
@@ -58,21 +61,16 @@ def transfer(
     ):
         if not 1 <= value <= most:
             raise UserError(f"--{name} is {value}; give 1 to {most}")
-    import numpy as np
-
-    which = range(first_trial, first_trial + number)
-    given = [sets.from_file(weights, t, count) if weights else sets.generated(t, count) for t in which]
-    from safedsr.transfer.others import Experiment, beside
+    from safedsr.transfer.others import beside, require_same_tasks
     from safedsr.transfer.run import ARMS, find_arm, run_arm
 
-    chosen = agents or tuple(ARMS)
-    steps = QUICK_STEPS if quick else find_arm(chosen[0]).steps
-    for name in chosen:
-        find_arm(name)
+    chosen = tuple(dict.fromkeys(name for text in agents for name in text.split(",") if name)) or tuple(ARMS)
+    lengths = [QUICK_STEPS if quick else config.steps for config in map(find_arm, chosen)]
     folder = out or Path("runs") / ("transfer-quick" if quick else "transfer")
-    there = (path.stem for path in folder.glob("*.csv"))
-    ours = Experiment(tuple(which), np.stack(given), steps, weights is not None, (*chosen, *there))
-    others = beside(theirs, ours)  # wrong tables are refused now, not after the runs
+    there = _others_in(folder, chosen)
+    ours = _experiment(weights, range(first_trial, first_trial + number), count, lengths[0], chosen, there)
+    require_same_tasks(there, ours, folder)  # wrong tables are refused now, not after the runs
+    others = beside(theirs, ours)
     if quick:
         print(NOT_COMPARABLE)
     for name in chosen:
@@ -81,12 +79,34 @@ def transfer(
             ours.tasks,
             ours.trials,
             folder,
-            steps=steps,
+            steps=lengths[0],
             say=lambda text: print(text, flush=True),
         )
     _show(folder, others)
     if quick:
         print(NOT_COMPARABLE)
+
+
+def _others_in(folder: Path, chosen: tuple[str, ...]) -> list["Course"]:
+    """The agents that have a table in the folder already and are not run now."""
+    from safedsr.transfer.summary import SPEED, WITHIN, read_courses
+
+    left_out = (WITHIN, SPEED, *(f"{name}.csv" for name in chosen))
+    return read_courses([path for path in sorted(folder.glob("*.csv")) if path.name not in left_out])
+
+
+def _experiment(
+    weights: Path | None, trials: range, count: int, steps: int, chosen: tuple[str, ...], there: list["Course"]
+) -> "Experiment":
+    import numpy as np
+
+    from safedsr.transfer import tasks as sets
+    from safedsr.transfer.others import Experiment
+
+    given = [sets.from_file(weights, t, count) if weights else sets.generated(t, count) for t in trials]
+    names = (*chosen, *(course.agent for course in there))
+    sftcops = weights is not None and sets.is_sftcops(weights)
+    return Experiment(tuple(trials), np.stack(given), steps, weights is not None, names, sftcops)
 
 
 def _show(folder: Path, others: list["Course"]) -> None:

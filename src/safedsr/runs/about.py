@@ -13,6 +13,7 @@ from safedsr.validation import in_file, typed
 
 FORMAT, READABLE = 2, (1, 2)
 TENSORS, ABOUT = "policy.safetensors", "policy.json"
+LIBRARY, MEMBERS = "library.json", "members"  # of a saved library: its file, and the folder with its policies
 
 
 class MixtureData(TypedDict):
@@ -31,8 +32,9 @@ class PolicyData(TypedDict):
 
 
 def environment_data(path: str | Path) -> dict[str, Any]:
-    """What the folder of a policy says about its environment."""
-    folder, about = read_about(path)
+    """What the folder of a policy, or the first policy of a library, says about its environment."""
+    folder = folder_of(path)
+    folder, about = read_about(folder / MEMBERS / "0" if is_library(folder) else folder)
     with in_file(folder / ABOUT):
         return check_config(upgrade_config(about["job"]))["environment"]
 
@@ -40,11 +42,16 @@ def environment_data(path: str | Path) -> dict[str, Any]:
 def job_data(path: str | Path) -> tuple[dict[str, Any], list[int] | None]:
     """The job of a run folder as JSON, and the best seed of each task; None if its training has not finished."""
     folder = folder_of(path)
-    if not is_file(folder / ABOUT):
+    if not is_file(folder / ABOUT) and not is_library(folder):
         return load_config(folder), None
     _, about = read_about(folder)
     with in_file(folder / ABOUT):
         return check_config(upgrade_config(about["job"])), about["best"]
+
+
+def is_library(path: str | Path) -> bool:
+    """Whether a folder holds a saved library of policies."""
+    return is_file(folder_of(path) / LIBRARY)
 
 
 def read_about(path: str | Path) -> tuple[Path, dict[str, Any]]:
@@ -54,7 +61,9 @@ def read_about(path: str | Path) -> tuple[Path, dict[str, Any]]:
         folder = folder.parent
     if not is_file(folder / ABOUT):
         hint = "give a run folder"
-        if is_file(folder / MANIFEST):
+        if is_library(folder):
+            hint = f"it is a library of policies: give one of them, such as {folder / MEMBERS / '0'}"
+        elif is_file(folder / MANIFEST):
             read_manifest(folder)  # raises for a packed folder
             hint = "its training has not finished: continue it with --resume"
         raise UserError(f"{folder} holds no policy ({hint})")

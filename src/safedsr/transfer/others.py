@@ -8,9 +8,7 @@ import numpy as np
 
 from safedsr.errors import UserError
 from safedsr.transfer.config import PART
-from safedsr.transfer.summary import Course, read_courses
-
-ROUNDED = 1e-3  # tables have rounded rewards of shapes
+from safedsr.transfer.summary import ROUNDED, Course, read_courses
 
 
 class Experiment(NamedTuple):
@@ -19,8 +17,9 @@ class Experiment(NamedTuple):
     trials: tuple[int, ...]
     tasks: np.ndarray  # [trials, tasks, kinds] rewards of the shapes
     steps: int  # in each task
-    from_file: bool  # the tasks are those of SFT-CoP's file
+    from_file: bool  # the tasks are those of --weights
     agents: tuple[str, ...]  # that have tables of their own
+    sftcops: bool = False  # the tasks are those of SFT-CoP's file
 
 
 def beside(paths: Sequence[Path], ours: Experiment) -> list[Course]:
@@ -50,16 +49,29 @@ def _fitting(course: Course, ours: Experiment) -> Course:
 def _check_tasks(course: Course, ours: Experiment) -> None:
     """Refuse a table of other tasks; one that does not say its tasks must be of those of SFT-CoP's file."""
     if course.shapes is None:
-        if not ours.from_file:
+        if not ours.sftcops:
+            give = "--weights is another file: give" if ours.from_file else "give --weights FILE,"
             raise UserError(
                 f"the table of '{course.agent}' in --theirs does not say its tasks, so they are taken to be those of "
-                "SFT-CoP's file; give --weights FILE, SFT-CoP's utils/shapes_weights.csv, to learn these here"
+                f"SFT-CoP's file; {give} SFT-CoP's utils/shapes_weights.csv, to learn these here"
             )
         return
     mine = ours.tasks[[ours.trials.index(trial) for trial in course.trials]]
     if not np.allclose(course.shapes, mine, atol=ROUNDED):
         here = "those of --weights" if ours.from_file else "our own, because --weights FILE is not given"
         raise UserError(f"--theirs has '{course.agent}' on other tasks than those here, which are {here}")
+
+
+def require_same_tasks(courses: Iterable[Course], ours: Experiment, folder: Path) -> None:
+    """Refuse a folder with tables of other tasks or steps, which would stand beside ours."""
+    for course in courses:
+        trials = [trial for trial in ours.trials if trial in course.trials]
+        count = min(course.values["reward"].shape[1], ours.tasks.shape[1])
+        same = course.only(trials, count)
+        mine = ours.tasks[[ours.trials.index(trial) for trial in trials], :count]
+        other_tasks = same.shapes is not None and not np.allclose(same.shapes, mine, atol=ROUNDED)
+        if other_tasks or (course.within and PART * course.within["reward"].shape[2] != ours.steps):
+            raise UserError(f"{folder} has a table of '{course.agent}' with other tasks or steps; choose another --out")
 
 
 def _list(trials: Iterable[int]) -> str:

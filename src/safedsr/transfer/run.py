@@ -1,7 +1,6 @@
 """Run agents over tasks in a row and keep a table for each; an interrupted run goes on from its last save."""
 
 import csv
-import hashlib
 import io
 import time
 from collections.abc import Callable, Sequence
@@ -9,21 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from safedsr.envs.twins.four_room import Rewards, make_four_room
-from safedsr.errors import UserError, unknown
+from safedsr.errors import unknown
 from safedsr.runs import storage
-from safedsr.transfer import learner
+from safedsr.transfer import learner, saved
 from safedsr.transfer.config import TransferConfig
 from safedsr.transfer.rooms import rooms_of
+from safedsr.transfer.saved import SAVED_EVERY, WORK, Place
 from safedsr.transfer.summary import SHAPES
-from safedsr.transfer.traveller import Tools, Traveller
+from safedsr.transfer.tasks import digest
+from safedsr.transfer.traveller import Tools
 
-WORK = ".work"  # states of unfinished runs; it may be deleted
-SAVED_EVERY = 16  # tasks
 EPISODE = 200  # steps
 
 ARMS: dict[str, TransferConfig] = {
@@ -75,11 +73,13 @@ def run_arm(
         config = replace(config, steps=steps)
     tools = tools_for(config)
     storage.make_folder(out)
-    about = {"arm": name, "trials": " ".join(map(str, trials)), "config": repr(config), "tasks": _digest(tasks)}
-    state, rows = _resume(out, name, about, tools)
-    if state is None:
-        state = learner.init_trials(jnp.asarray(trials), tools)
+    about = {"arm": name, "trials": " ".join(map(str, trials)), "config": repr(config), "tasks": digest(tasks)}
+    files = out / f"{name}.csv", out / WORK / f"{name}.safetensors"
+    place = Place(*files, about, name, tuple(trials), tasks, config.steps)
+    state, rows = saved.resume(place, tools)
     done, count = len(rows) // len(trials), tasks.shape[1]
+    if state is None and done < count:
+        state = learner.init_trials(jnp.asarray(trials), tools)
     first = done
     while done < count and (done == first or time.time() < until):
         began = time.perf_counter()
@@ -89,19 +89,17 @@ def run_arm(
         rows += _rows(name, trials, tasks, done + 1, found, time.perf_counter() - began)
         done += 1
         write_rows(out / f"{name}.csv", rows)
-        if done % SAVED_EVERY == 0 or done == count:
-            _save(out, name, about, state, rows)
+        if done % SAVED_EVERY == 0 and done < count:
+            saved.save(place, state, len(rows))
         say(
             f"{name}: task {done} of {count}, reward {found['reward'].sum(1).mean():.0f}, "
             f"trap entries {found['traps'].sum(1).mean():.0f}, {time.perf_counter() - began:.1f} s"
         )
-    if done < count and done % SAVED_EVERY:
-        _save(out, name, about, state, rows)
+    if done == count:
+        saved.forget(place)
+    elif state is not None and done % SAVED_EVERY:
+        saved.save(place, state, len(rows))
     return rows
-
-
-def _digest(tasks: np.ndarray) -> str:
-    return hashlib.sha256(np.ascontiguousarray(tasks, np.float32).tobytes()).hexdigest()
 
 
 def _rows(
@@ -144,32 +142,3 @@ def write_rows(path: Path, rows: Sequence[Row], columns: Sequence[str] = COLUMNS
     writer.writeheader()
     writer.writerows(rows)
     storage.write_text(path, text.getvalue())
-
-
-def _save(out: Path, name: str, about: dict[str, str], state: Traveller, rows: Sequence[Row]) -> None:
-    leaves = jax.tree.leaves(state._replace(key=jax.random.key_data(state.key)))
-    tensors = {f"{n:03d}": np.asarray(leaf) for n, leaf in enumerate(leaves)}
-    storage.make_folder(out / WORK)
-    storage.write_tensors(out / WORK / f"{name}.safetensors", tensors, {**about, "rows": str(len(rows))})
-
-
-def _tasks_in(table: Path) -> int:
-    with table.open(newline="") as file:
-        return max((int(row["task"]) for row in csv.DictReader(file)), default=0)
-
-
-def _resume(out: Path, name: str, about: dict[str, str], tools: Tools) -> tuple[Traveller | None, list[Row]]:
-    path, table = out / WORK / f"{name}.safetensors", out / f"{name}.csv"
-    if not path.is_file():
-        if table.is_file() and _tasks_in(table) >= SAVED_EVERY:
-            raise UserError(f"{table} is there, but no state to go on from; choose another --out, or delete it")
-        return None, []  # also if it was interrupted before the first save
-    tensors, found = storage.read_tensors(path)
-    if {key: found.get(key) for key in about} != about:
-        raise UserError(f"{path} is of other tasks, trials or settings; choose another --out")
-    like = jax.eval_shape(lambda: learner.init_trials(jnp.arange(len(about["trials"].split())), tools))
-    like = like._replace(key=jax.eval_shape(jax.random.key_data, like.key))
-    state = jax.tree.unflatten(jax.tree.structure(like), [jnp.asarray(tensors[key]) for key in sorted(tensors)])
-    with table.open(newline="") as file:
-        rows = list(csv.DictReader(file))[: int(found["rows"])]
-    return state._replace(key=jax.random.wrap_key_data(state.key)), rows

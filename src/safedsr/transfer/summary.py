@@ -26,6 +26,7 @@ NAMES = {
 }
 EXTRA = ("lambda",)  # columns of some tables
 SHAPES = "rewards_of_shapes"  # the column of some tables that says what the task is
+ROUNDED = 1e-3  # tables have rounded rewards of shapes
 WITHIN, SPEED = "within.csv", "speed.csv"  # tables of other kinds in the same folder
 WITHIN_NAMES = ("reward", "traps")
 KEPT = 10  # trap entries in 1 000 steps; with ε = 0.12, random actions alone cause some
@@ -58,8 +59,10 @@ class Course(NamedTuple):
     def parts(self, name: str) -> np.ndarray | None:
         """Sums of each 1 000 steps [trials, parts], the mean over all tasks but the first; a packed table has one row.
 
-        The first task is left out because it has nothing to transfer.
+        The first task is left out because it has nothing to transfer; None if there is no other.
         """
+        if self.within and self.values["reward"].shape[1] < 2:
+            return None
         return self.within[name][:, 1:].mean(1) if self.within else (self.packed or {}).get(name)
 
     def means(self, column: str) -> np.ndarray:
@@ -82,18 +85,7 @@ def read_courses(paths: Iterable[Path], tasks: int | None = None) -> list[Course
     rows: dict[str, list[dict[str, str]]] = {}
     sources: dict[tuple[str, str], Path] = {}
     for file in files:
-        try:
-            with file.open(newline="") as opened:
-                found = list(csv.DictReader(opened))
-        except OSError as error:
-            raise UserError(f"cannot read {file}: {error.strerror}") from None
-        except (UnicodeDecodeError, csv.Error):
-            raise UserError(f"{file} is no table; give csv files that 'reproduce transfer' wrote") from None
-        if not found:
-            raise UserError(f"{file} has no rows; give tables that 'reproduce transfer' wrote")
-        for row in found:
-            if missing := [name for name in NEEDED if row.get(name) in (None, "")]:
-                raise UserError(f"{file} has no column '{missing[0]}'; give tables that 'reproduce transfer' wrote")
+        for row in read_rows(file):
             before = sources.setdefault((row["agent"], row["trial"]), file)
             if before != file:
                 raise UserError(
@@ -107,16 +99,40 @@ def read_courses(paths: Iterable[Path], tasks: int | None = None) -> list[Course
     return in_order(course._replace(packed=packed.get(course.agent)) for course in found if course is not None)
 
 
+def read_rows(file: Path, advice: str = "give tables that 'reproduce transfer' wrote") -> list[dict[str, str]]:
+    """The rows of one table of agents."""
+    found = _csv_rows(file, advice)
+    if not found:
+        raise UserError(f"{file} has no rows; {advice}")
+    for row in found:
+        if missing := [name for name in NEEDED if row.get(name) in (None, "")]:
+            raise UserError(f"{file} has no column '{missing[0]}', or a gap in it; {advice}")
+    return found
+
+
+def _csv_rows(file: Path, advice: str) -> list[dict[str, str]]:
+    try:
+        with file.open(newline="", encoding="utf-8") as opened:
+            return list(csv.DictReader(opened))
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror}; {advice}") from None
+    except (UnicodeDecodeError, csv.Error):
+        raise UserError(f"{file} is no table; {advice}") from None
+
+
 def _read_within(path: Path) -> dict[str, dict[str, np.ndarray]]:
     """The means of each 1 000 steps that `pack` has written, by agent."""
     if not path.is_file():
         return {}
-    with path.open(newline="") as opened:
-        rows = list(csv.DictReader(opened))
-    return {
-        agent: {name: np.array([[float(row[name]) for row in rows if row["agent"] == agent]]) for name in WITHIN_NAMES}
-        for agent in {row["agent"]: None for row in rows}
-    }
+    advice = "delete it, or pack the tables again"
+    rows = _csv_rows(path, advice)
+    try:
+        return {
+            agent: {name: _finite([[float(r[name]) for r in rows if r["agent"] == agent]]) for name in WITHIN_NAMES}
+            for agent in {row["agent"]: None for row in rows}
+        }
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"{path} is damaged; {advice}") from None
 
 
 def in_order(courses: Iterable[Course]) -> list[Course]:
@@ -146,8 +162,8 @@ def _course(agent: str, rows: Sequence[dict[str, str]], wanted: int | None) -> C
         return _values(agent, by_trial, wanted)
     except (KeyError, ValueError):
         raise UserError(
-            f"a table of '{agent}' has a gap or no number where one is needed; its tasks are 1, 2, 3 …, and all other "
-            "columns are numbers"
+            f"a table of '{agent}' has a gap or no finite number where one is needed; its tasks are 1, 2, 3 …, and all "
+            "other columns are finite numbers"
         ) from None
 
 
@@ -159,16 +175,24 @@ def _values(agent: str, by_trial: dict[int, dict[int, dict[str, str]]], wanted: 
     rows = [[by_trial[trial][t + 1] for t in range(tasks)] for trial in trials]
     filled = {name for name in rows[0][0] if all(row.get(name) not in (None, "") for line in rows for row in line)}
     columns = [*NEEDED[3:], *(name for name in ("kept", *EXTRA) if name in filled)]
-    values = {name: np.array([[float(row[name]) for row in line] for line in rows]) for name in columns}
+    values = {name: _finite([[float(row[name]) for row in line] for line in rows]) for name in columns}
 
     def lists(name: str) -> np.ndarray:
-        return np.array([[row[name].split() for row in line] for line in rows], float)
+        return _finite([[row[name].split() for row in line] for line in rows])
 
     keys = {name: f"{name}_every_1000" for name in WITHIN_NAMES}
     within = {name: np.diff(lists(key), axis=2, prepend=0.0) for name, key in keys.items() if key in filled}
     if "traps" in within:
         values["kept"] = _steps_until_kept(within["traps"])
     return Course(agent, trials, values, within, lists(SHAPES) if SHAPES in filled else None)
+
+
+def _finite(rows: list) -> np.ndarray:
+    """Numbers, or digits, as an array."""
+    found = np.array(rows, float)
+    if not np.isfinite(found).all():
+        raise ValueError("not finite")
+    return found
 
 
 COLUMNS = (
@@ -207,6 +231,7 @@ def _steps_until_kept(traps: np.ndarray) -> np.ndarray:
 def pack(courses: Sequence[Course], folder: Path) -> list[Path]:
     """Small tables: AGENT.csv with a row a trial and task, and within.csv with means of each 1 000 steps of a task.
 
+    A table without the rewards of the shapes is taken to be of the tasks of SFT-CoP's file.
     Agents that are in the folder and not packed now keep their tables and their rows of within.csv.
     """
     storage.make_folder(folder)
@@ -217,10 +242,13 @@ def pack(courses: Sequence[Course], folder: Path) -> list[Path]:
     paths, parts = [], _read_within(folder / WITHIN)
     for course in courses:
         columns = [name for name in digits if name in course.values]
-        lines = [",".join([*NEEDED[:3], *columns])]
+        named = course.shapes is not None
+        lines = [",".join([*NEEDED[:3], *columns, *([SHAPES] if named else [])])]
         for i, trial in enumerate(course.trials):
             for t in range(course.values["reward"].shape[1]):
-                numbers = (f"{course.values[name][i, t]:.{digits[name]}f}" for name in columns)
+                numbers = [f"{course.values[name][i, t]:.{digits[name]}f}" for name in columns]
+                if course.shapes is not None:
+                    numbers.append(" ".join(f"{x:.4f}" for x in course.shapes[i, t]))
                 lines.append(",".join([course.agent, str(trial), str(t + 1), *numbers]))
         paths.append(folder / f"{course.agent}.csv")
         storage.write_text(paths[-1], "\n".join([*lines, ""]))

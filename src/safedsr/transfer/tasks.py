@@ -1,5 +1,7 @@
 """The tasks: a reward for each kind of shape, uniform between -1 and 1, as in SFT-CoP's file of tasks."""
 
+import hashlib
+import io
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,8 @@ from safedsr.errors import UserError
 
 TASKS = 128  # in a row, in each trial
 SET = 19  # the number of our set of tasks; other sets serve to choose settings
+SFTCOP = "cd5e1d804ea10c29ee4e167b49684998ea2491cb3ab9b023b458f2034bd35615"
+"""`digest` of SFT-CoP's utils/shapes_weights.csv, commit c0de240."""
 
 
 def generated(trial: int, tasks: int = TASKS, number: int = SET) -> np.ndarray:
@@ -18,14 +22,38 @@ def generated(trial: int, tasks: int = TASKS, number: int = SET) -> np.ndarray:
 
 def from_file(path: Path, trial: int, tasks: int = TASKS) -> np.ndarray:
     """The tasks of a trial in a file such as SFT-CoP's shapes_weights.csv: 128 lines of three numbers a trial."""
-    try:
-        rows = np.loadtxt(path, delimiter=",", ndmin=2)
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read tasks from {path}: {error}; give a csv file with three numbers a line") from None
-    mine = rows[TASKS * (trial - 1) :][:tasks]
-    if rows.shape[1] != KINDS or len(mine) < tasks or not np.isfinite(mine).all():
+    rows = _read(path)
+    first = TASKS * (trial - 1)
+    mine = rows[first:][:tasks]
+    if rows.shape[1] != KINDS or len(mine) < tasks:
         raise UserError(
             f"{path} has {rows.shape[0]} lines of {rows.shape[1]} numbers; trial {trial} needs lines "
-            f"{TASKS * (trial - 1) + 1} to {TASKS * (trial - 1) + tasks}, each of {KINDS} finite numbers"
+            f"{first + 1} to {first + tasks}, each of {KINDS} numbers"
         )
-    return mine.astype(np.float32)
+    for n, k in np.argwhere(~(np.abs(mine) <= 1))[:1]:
+        raise UserError(f"{path}, line {first + n + 1}: a reward is {mine[n, k]}; give numbers between -1 and 1")
+    return mine
+
+
+def is_sftcops(path: Path) -> bool:
+    """Whether a file holds the tasks of SFT-CoP's file."""
+    return digest(_read(path)) == SFTCOP
+
+
+def digest(tasks: np.ndarray) -> str:
+    """SHA-256 of rewards of shapes, as float32."""
+    return hashlib.sha256(np.ascontiguousarray(tasks, np.float32).tobytes()).hexdigest()
+
+
+def _read(path: Path) -> np.ndarray:
+    """All lines of a file of tasks."""
+    advice = "give a csv file with three numbers a line"
+    try:
+        text = path.read_text(encoding="utf-8")
+        if text.strip():
+            return np.loadtxt(io.StringIO(text), np.float32, delimiter=",", ndmin=2)
+    except OSError as error:
+        raise UserError(f"cannot read tasks from {path}: {error.strerror}; {advice}") from None
+    except ValueError as error:
+        raise UserError(f"cannot read tasks from {path}: {str(error).rstrip('.')}; {advice}") from None
+    raise UserError(f"cannot read tasks from {path}: it is empty; {advice}")

@@ -13,6 +13,7 @@ from safedsr.envs.grid.catalog import ROOM_NAMES
 from safedsr.paper import plus_adaptation, plus_greedy, plus_tables
 from safedsr.paper.adaptation_plan import Scale
 from safedsr.paper.experiments import SINGLE
+from safedsr.runs import storage
 from safedsr.runs.collect import load_results
 from safedsr.runs.config import TrainConfig
 from safedsr.runs.folder import load_run
@@ -69,7 +70,10 @@ def test_the_published_tables_are_those_of_the_published_runs(tmp_path):
     shutil.copytree(PUBLISHED, copy)
     written = [copy / plus_tables.FILE, copy / plus_adaptation.FOLDER / plus_adaptation.FILE]
     (greedy,) = plus_greedy.finish(copy)
-    assert [row[:2] for row in greedy.rows] == [(name, "10") for name in ROOM_NAMES]
+    measured = storage.read_json(copy / plus_greedy.FILE)
+    assert [row[:3] for row in greedy.rows] == [
+        (plus_greedy.ROWS[row], name, "10") for row in measured for name in ROOM_NAMES
+    ]
     for path in written:
         path.unlink()
     plus_tables.finish(copy, oracle=True)

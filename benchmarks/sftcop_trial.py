@@ -99,6 +99,9 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     table = out / f"{args.agent}-{args.trial:02d}.csv"
     if table.exists():
+        tasks = len(table.read_text().splitlines()) - 1
+        if tasks < args.tasks:
+            parser.error(f"{table} has {tasks} tasks, not {args.tasks}; delete it, or choose another --out")
         return print(f"{table} is there already: skipped")
     os.chdir(args.checkout)
     sys.path.insert(0, os.getcwd())

@@ -5,6 +5,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from safedsr.adapt import certify as certificates
 from safedsr.adapt import front as fronts
 from safedsr.adapt import ladder, recursive
@@ -46,6 +48,11 @@ class Agent(TrainedPolicy):
             joined = libraries.join([one.refit(costs, rewards, **settings) for one in self.members])
             return joined.with_policy(joined.policy._replace(lam=self.policy.lam))
         return weights.refit(self, costs, rewards, **settings)
+
+    def features(self, obs: Any, action: Any) -> np.ndarray:
+        """φ(s, a) [n, d] of n observations and actions, in full precision; only for agents with features φ."""
+        self.require_single("take φ of")
+        return super().features(obs, action)
 
     def update(self, obs: Any, action: Any, cost: Any, forgetting: float = 0.999) -> "Agent":
         """A new agent whose cost weights are updated with the costs of one or several new steps."""
@@ -114,7 +121,7 @@ class Agent(TrainedPolicy):
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Save this policy, or the policies of a library, to a folder that `load` can read."""
         if self.members:
-            return libraries.save_members(self, self.members, Path(folder))
+            return libraries.save_members(self, self.members, Path(folder), overwrite)
         if is_library(folder):
             raise UserError(f"{folder} holds a library already; choose another folder")
         super().save(folder, overwrite=overwrite)
@@ -152,7 +159,9 @@ def _several(agents: Any) -> Sequence[Agent]:
     """The other agents of a library, which must be several."""
     if isinstance(agents, str | TrainedPolicy) or not isinstance(agents, Iterable):
         raise UserError(f"{agents!r} is no list of agents; give one, such as [safedsr.load(folder)]")
-    return list(agents)
+    several = list(agents)
+    require(len(several) > 0, "library", several, "give one agent at least")
+    return several
 
 
 def _in_library(agent: Agent, seed: int | None, task: int) -> Agent:

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import safedsr
-from safedsr.adapt.combination import as_words, combination
-from safedsr.adapt.costs import Samples, learner_of, stored_steps, task_of
+from safedsr.adapt.closed import GOOD_R2, expressed
+from safedsr.adapt.combination import as_words, beside_known, combination
+from safedsr.adapt.costs import Samples, fit_set, learner_of, stored_steps, task_of
 from safedsr.envs.grid.environment import scene_of
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
@@ -68,6 +69,39 @@ def test_updates_begin_at_weights_of_features(agent):
     new = agent.update(steps.obs, steps.action, np.asarray(steps.cost))
     w_c = np.asarray(learner_of(new).weights.w_c)
     assert np.abs(w_c[:, : len(agent.experience.gram)]).max() > 0.1 and not w_c[:, len(agent.experience.gram) :].any()
+
+
+def price(obs, action, next_obs, reward, info, even=1.0, odd=0.2, far=0.0):
+    """A cost of fine stripes, and of places on the right."""
+    return np.where(np.floor(1e4 * next_obs[0]) % 2 == 0, even, odd) + far * (next_obs[0] > 0.02)
+
+
+@pytest.fixture(scope="module")
+def pusher():
+    """An agent in CartPole, whose eight codes are far coarser than the stripes."""
+    env = safedsr.envs.from_gymnasium("CartPole-v1", cost=price)
+    short = {"steps": 1_000, "train_start": 500, "points": 8, "trunk": 8, "head": 8, "batch_size": 64}
+    return safedsr.train("safedsr-plus", env, budget=20, **short)
+
+
+def test_a_cost_like_a_known_one_is_fitted_with_its_help(pusher):
+    """Every step costs 0.4 besides 0.9 times the known cost: a constant is the sum of all codes."""
+    new = {"even": 1.3, "odd": 0.58}
+    fit = fit_set(pusher, task_of(pusher, new))
+    helped = beside_known(pusher, new, fit)
+    assert expressed(fit).r2[0] < GOOD_R2 and helped and expressed(helped.fit).r2[0] > 0.99
+    size = fit.phi.shape[1]
+    before, after = (np.asarray(learner_of(one).weights.w_c)[0] for one in (pusher, pusher.refit(new)))
+    assert not before[:size].any()
+    np.testing.assert_allclose(after[size:], 0.9 * before[size:], rtol=0.01)
+    assert not pusher.adapt(new, level="cost", episodes=4).remarks  # no warning of a poor fit
+
+
+def test_a_cost_that_resembles_no_known_one_is_fitted_on_codes_alone(pusher):
+    new = {"even": 0.0, "odd": 0.0, "far": 1.0}
+    assert beside_known(pusher, new, fit_set(pusher, task_of(pusher, new))) is None
+    size = len(pusher.experience.gram)
+    assert not np.asarray(learner_of(pusher.refit(new)).weights.w_c)[:, size:].any()
 
 
 def test_words():

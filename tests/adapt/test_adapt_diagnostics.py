@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from walked import walked_agent
 
+from safedsr.adapt.closed import GOOD_R2, RIDGE, area_under_curve, expressed
 from safedsr.adapt.costs import FitSet, experience_of, fit_set
-from safedsr.adapt.diagnostics import GOOD_R2, area_under_curve, expressed, leverage_map, remarks
-from safedsr.adapt.refit import RIDGE
+from safedsr.adapt.diagnostics import leverage_map, remarks
 from safedsr.envs.grid.config import GridConfig
 from safedsr.runs.experience import FIT_STEPS, Experience, take
 

@@ -13,9 +13,9 @@ from test_evaluate import walker
 from tiny import same_trees
 from walked import walked_agent
 
+from safedsr.adapt.closed import RIDGE, ridge
 from safedsr.adapt.costs import Samples, changed_scene, experience_of, fit_set, task_of
 from safedsr.adapt.recursive import Recursion, learn_steps
-from safedsr.adapt.refit import RIDGE, ridge
 from safedsr.agent import Agent, load
 from safedsr.agents.safedsr.equations import weights_loss
 from safedsr.agents.value_based.trainer import Policy

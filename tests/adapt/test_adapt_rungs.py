@@ -13,7 +13,7 @@ from walked import walked_agent
 from safedsr.adapt import certify, ladder, penalty
 from safedsr.adapt.certify import Bound, Certificate
 from safedsr.adapt.config import CertificateConfig, ClimbConfig
-from safedsr.adapt.costs import experience_of, task_of
+from safedsr.adapt.costs import experience_of, learner_of, task_of
 from safedsr.adapt.ladder import Rung, adapt, not_kept
 from safedsr.adapt.online import learn_in, start_state
 from safedsr.adapt.penalty import LADDER, Score, judge, learn_penalty, score, search_penalty, with_lam
@@ -266,6 +266,24 @@ def test_search_and_certificate_have_the_same_share_of_random_actions(monkeypatc
     found = adapt(agent, HIGH_ROAD, "memory", 0.5, CertificateConfig(episodes=20, epsilon=0.3), ClimbConfig(updates=20))
     assert set(used) == {0.3} and len(used) > len(LADDER) and found.certificate.epsilon == 0.3
     assert "acts with this ε" in found.certificate.assumes
+
+
+def test_an_agent_that_no_level_improves_stays_as_it_was(agent, monkeypatch):
+    """Its own costs again, and a level that turns its rewards round, so that it stays away from the goal."""
+
+    def spoil(old, request):
+        weights = learner_of(old).weights
+        learner = learner_of(old)._replace(weights=weights._replace(w_r=-weights.w_r))
+        return old.with_policy(old.policy._replace(learner=learner)).changed(task=request.task)
+
+    monkeypatch.setitem(ladder.RUNGS, "cost", spoil)
+    found = adapt(agent, scene_of(agent.task), certificate=FEW, spend=ClimbConfig(highest="cost"))
+    assert [rung.level for rung in found.rungs] == ["cost", "none"] and found.level == "none"
+    assert not found.rungs[0].certificate.passed and found.certificate.passed
+    np.testing.assert_array_equal(found.agent.values(START).score, agent.values(START).score)
+    assert found.notes[-1].startswith("no level is better for the new costs than the agent as it was")
+    alone = adapt(agent, scene_of(agent.task), "cost", certificate=FEW)
+    assert [rung.level for rung in alone.rungs] == ["cost"]
 
 
 def test_simulated_steps_are_counted(agent):

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from test_adapt_library import low  # noqa: F401
-from test_adapt_rungs import FEW, HIGH_ROAD, agent, moved  # noqa: F401
+from test_adapt_rungs import FEW, HIGH_ROAD, START, agent, moved  # noqa: F401
 from walked import walked_agent
 
 import safedsr
@@ -72,6 +72,33 @@ def test_policies_and_libraries_do_not_share_a_folder(folder, low, agent):  # no
         agent.library([low], HIGH_ROAD).save(folder / "low")
 
 
+def test_a_library_is_replaced_only_on_request_and_after_a_save_that_was_stopped(agent, low, tmp_path):  # noqa: F811
+    both = agent.library([low], HIGH_ROAD)
+    both.save(tmp_path / "both")
+    with pytest.raises(UserError, match="holds a library already; choose another folder, or say overwrite=True"):
+        both.save(tmp_path / "both")
+    low.save(tmp_path / "both/members/2")  # of a larger one
+    both.save(tmp_path / "both", overwrite=True)
+    assert len(load_library(tmp_path / "both")) == 2
+    (tmp_path / "both/library.json").unlink()  # it is written last
+    both.save(tmp_path / "both")
+    np.testing.assert_array_equal(safedsr.load(tmp_path / "both").values(START).score, both.values(START).score)
+
+
+def test_a_run_folder_is_no_place_for_a_library(agent, low, tmp_path):  # noqa: F811
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(UserError, match="holds a run already"):
+        agent.library([low], HIGH_ROAD).save(tmp_path)
+
+
+def test_a_library_has_no_features_of_its_own(folder, capsys):
+    both = safedsr.load(folder / "both")
+    with pytest.raises(UserError, match="cannot take φ of a library"):
+        both.features(START[None], np.array([0]))
+    assert main(["oracle", "--layout", "one-room", "--rewards-of", str(folder / "both")]) == 2
+    assert "cannot take the rewards of a library" in capsys.readouterr().err
+
+
 def test_a_damaged_library_is_refused(folder, agent, low, tmp_path):  # noqa: F811
     agent.library([low], HIGH_ROAD).save(tmp_path / "both")
     file = tmp_path / "both/library.json"
@@ -98,6 +125,8 @@ def test_agents_that_act_alike_make_no_library_and_this_is_said(agent):  # noqa:
 
 
 def test_what_is_no_list_of_agents_is_refused(agent, low):  # noqa: F811
+    with pytest.raises(UserError, match="give one agent at least"):
+        agent.adapt(HIGH_ROAD, library=iter([]))
     for wrong in (None, low, "runs/other"):
         with pytest.raises(UserError, match="is no list of agents"):
             agent.library(wrong)

@@ -59,10 +59,15 @@ def test_a_complete_run_leaves_its_table_alone_and_is_shown_without_a_state(fold
     state = (folder / STATE).stat().st_size
     assert state < 8e6  # not all states that would have room
     rows = go_on(folder, given)
-    assert [path.name for path in folder.iterdir()] == [TABLE]
+    assert (folder / STATE).stat().st_size < 2000
     before = (folder / TABLE).stat().st_mtime_ns
     assert [row["reward"] for row in go_on(folder, given)] == [str(row["reward"]) for row in rows]
     assert (folder / TABLE).stat().st_mtime_ns == before
+    for other in ({"tasks": -given}, {"tasks": given[:, :2]}, {"tasks": given, "steps": 2 * STEPS}):
+        with pytest.raises(UserError, match="is of other tasks, trials or settings"):
+            run_arm("known", other["tasks"], TRIALS, folder, steps=other.get("steps", STEPS))
+    (folder / STATE).unlink()
+    assert len(go_on(folder, given)) == len(rows)
     with pytest.raises(UserError, match="is of other tasks, trials or settings"):
         go_on(folder, -given)
 
@@ -153,6 +158,39 @@ def test_a_folder_with_tables_of_other_tasks_is_refused(folder, given):
     for other in (ours._replace(tasks=-given), ours._replace(steps=2000)):
         with pytest.raises(UserError, match="has a table of 'known' with other tasks or steps"):
             require_same_tasks(courses, other, folder)
+
+
+def test_a_folder_with_a_second_table_or_without_tasks_is_refused(folder, given):
+    courses, ours = read_courses([folder]), Experiment(TRIALS, given, STEPS, False, ("known",))
+    with pytest.raises(UserError, match="has a second table of 'known'; move it away"):
+        require_same_tasks(courses, ours, folder)
+    nameless = [course._replace(shapes=None, agent="sftcopql") for course in courses]
+    require_same_tasks(nameless, ours._replace(sftcops=True), folder)
+    with pytest.raises(UserError, match="has a table of 'sftcopql' with other tasks"):
+        require_same_tasks(nameless, ours, folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda row: {**row, "rewards_of_shapes": "0 0"},
+        lambda row: {**row, "rewards_of_shapes": "0 0 0 0"},
+        lambda row: {**row, "reward_every_1000": ""},
+        lambda row: {**row, "traps_every_1000": ""},
+        lambda row: {**row, "traps_every_1000": "1 2"},
+    ],
+)
+def test_tables_with_lists_that_do_not_fit_are_refused(change, folder):
+    keep(folder, list(map(change, rows_in(folder))))
+    with pytest.raises(UserError, match="'rewards_of_shapes' has 3 of them, and sums within tasks are there for both"):
+        read_courses([folder])
+
+
+def test_damaged_means_are_refused_before_training(tmp_path, capsys):
+    (tmp_path / "within.csv").write_bytes(b"\xff\xfe")
+    assert main(["reproduce", "transfer", "--quick", "--out", str(tmp_path)]) == 2
+    assert "within.csv is no table" in capsys.readouterr().err
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_one_task_has_no_figure_of_what_happens_within_later_ones(tmp_path, capsys):

@@ -21,7 +21,7 @@ from safedsr.envs.memory import Remembered
 from safedsr.errors import UserError, unknown
 from safedsr.runs.policy import AnyPolicy, TrainedPolicy
 
-AUTO = "auto"
+AUTO, NONE = "auto", "none"
 STAGE = 10_000  # environment steps of the level 'full' between two evaluations
 MARGIN = 0.02  # a search aims at this much above the required share, so that other episodes confirm it
 
@@ -96,6 +96,8 @@ def adapt(
 ) -> Adapted[AnyPolicy]:
     """Apply the levels up to `level` and certify the last; "auto" certifies each and stops at the first that passes.
 
+    If none passes, "auto" certifies the agent as it was, too ("none"), so that the result is not worse than before.
+
     Without `costs`, those of the agent's task stay and only the budget is new; then the cost weights stay too.
     With `from_memory`, λ is searched and certified on walks through the replay memory, without any environment.
     With `mixture`, each episode may draw one of two λ, if this gives more return within the budgets.
@@ -144,10 +146,25 @@ def adapt(
             enough = agent.job.terms.goals or name in ("memory", "full")
             if level == name or (enough and rungs[-1].certificate.passed):
                 break
+    kept = not_kept(rungs)
+    passed = any(rung.certificate.passed for rung in rungs)
+    if level == AUTO and not passed and len(task.budgets) == len(agent.task.budgets):
+        rungs.append(_as_it_was(agent, request, certificate))
+        show(rungs[-1])
     best = max(rungs, key=lambda rung: rung.certificate.rank)
     known = () if factors is None or costs is agent.task else as_words(factors, agent.task.cost_names, task.cost_names)
-    notes = (*known, *filter(None, [not_kept(rungs)]))
+    idle = "no level is better for the new costs than the agent as it was, which stays" if best.level == NONE else None
+    notes = (*known, *filter(None, [kept, idle]))
     return Adapted(best.agent, best.level, best.certificate, tuple(rungs), warnings, notes)
+
+
+def _as_it_was(agent: AnyPolicy, request: Request, certificate: CertificateConfig) -> Rung[AnyPolicy]:
+    """The agent with its old weights and λ, judged by the new costs."""
+    request.tell("simulating episodes of the agent as it was", 0.0)
+    host, same = agent.job.environment.host, agent.changed(task=request.task)
+    steps = host.steps if host else 0
+    certified = certify_in(same, request.trial, certificate)
+    return Rung(NONE, same, certified, 0.0, 0 if host else None, host.steps - steps if host else None)
 
 
 def not_kept(rungs: Sequence[Rung]) -> str | None:

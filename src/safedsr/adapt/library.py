@@ -6,6 +6,7 @@ learnt but λ.
 """
 
 import functools
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,8 +28,9 @@ from safedsr.engine.evaluate import walked
 from safedsr.envs.grid.layout import Layout
 from safedsr.errors import UserError
 from safedsr.runs import storage
-from safedsr.runs.about import ABOUT, LIBRARY, MEMBERS
+from safedsr.runs.about import ABOUT, LIBRARY, MEMBERS, is_library
 from safedsr.runs.policy import AnyPolicy, TrainedPolicy
+from safedsr.runs.schema import MANIFEST
 from safedsr.types import PyTree, Values
 from safedsr.validation import in_file, require
 
@@ -173,11 +175,17 @@ def adapt_library(
     return Adapted(best.agent, best.level, best.certificate, tuple(rungs), (), notes)
 
 
-def save_members(agent: TrainedPolicy, members: Sequence[TrainedPolicy], folder: Path) -> None:
+def save_members(agent: TrainedPolicy, members: Sequence[TrainedPolicy], folder: Path, overwrite: bool) -> None:
     """Save the agents of a library below a folder, and last the file that names them."""
-    for file, kind in ((LIBRARY, "library"), (ABOUT, "policy")):
+    for file, kind in ((MANIFEST, "run"), (ABOUT, "policy")):
         if (folder / file).is_file():
             raise UserError(f"{folder} holds a {kind} already; choose another folder")
+    if is_library(folder) and not overwrite:
+        raise UserError(f"{folder} holds a library already; choose another folder, or say overwrite=True")
+    with storage.disk(folder):
+        (folder / LIBRARY).unlink(missing_ok=True)  # until the new one is complete
+        if (folder / MEMBERS).is_dir():
+            shutil.rmtree(folder / MEMBERS)
     for n, member in enumerate(members):
         member.save(folder / MEMBERS / str(n))
     lam = [float(value) for value in agent.policy.lam]

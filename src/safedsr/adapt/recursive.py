@@ -4,8 +4,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from safedsr.adapt.closed import RIDGE, regular, ridge
 from safedsr.adapt.costs import Samples, as_array, check_samples, experience_of, fit_set, learner_of
-from safedsr.adapt.refit import RIDGE, filled_up, regular, ridge
+from safedsr.adapt.refit import filled_up
 from safedsr.runs.policy import AnyPolicy, TrainedPolicy
 from safedsr.validation import require
 

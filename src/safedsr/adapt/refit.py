@@ -1,12 +1,12 @@
 """Level "cost": cost weights for new costs, in closed form; M and λ stay."""
 
-import functools
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from safedsr.adapt.combination import factors_for
+from safedsr.adapt.closed import RIDGE, rank, ridge
+from safedsr.adapt.combination import beside_known, factors_for
 from safedsr.adapt.costs import Costs, FitSet, Samples, experience_of, fit_set, learner_of, task_of, units_of
 from safedsr.core.units import Units
 from safedsr.errors import UserError
@@ -14,9 +14,6 @@ from safedsr.runs.experience import FIT_STEPS
 from safedsr.runs.policy import AnyPolicy, TrainedPolicy
 from safedsr.validation import require
 
-# Ridge per step; features have length 1. Directions of φ that hardly occur contribute little to the fit, but large
-# weights on them multiply the errors of M: with a ridge of 1e-6, agents act worse on new costs than with this one.
-RIDGE = 1e-4
 FIRST_LAM = 1.0  # λ of an agent that had no costs before, in its unit
 
 
@@ -38,8 +35,8 @@ def refit(agent: AnyPolicy, costs: Costs, rewards: bool = False, strength: float
         task = task_of(agent, costs)
         factors = factors_for(agent, costs, task)
     old = learner_of(agent).weights
-    known = filled_up(ridge(*fit, strength), len(old.w_r)) if factors is None else jnp.asarray(factors @ old.w_c)
-    weights = old._replace(w_c=known.astype(jnp.float32))
+    w_c = _fitted(agent, costs, fit, strength) if factors is None else jnp.asarray(factors @ old.w_c)
+    weights = old._replace(w_c=w_c.astype(jnp.float32))
     if rewards:
         weights = weights._replace(w_r=filled_up(reward_weights(agent, strength), len(old.w_r))[0])
     policy = agent.policy._replace(learner=learner_of(agent)._replace(weights=weights))
@@ -54,29 +51,14 @@ def refit(agent: AnyPolicy, costs: Costs, rewards: bool = False, strength: float
     return new.with_policy(policy._replace(learner=learner, lam=_lam_for(agent, units, len(task.budgets))))
 
 
-def ridge(phi: np.ndarray, gram: np.ndarray, targets: np.ndarray, strength: float) -> np.ndarray:
-    """Weights [J, d] that minimise |targets - Φ·wᵀ|² + strength·n·|w|²; all J share one Cholesky factor."""
-    inverse = _inverse_factor(gram.tobytes(), len(gram), len(phi), strength)
-    # Not with BLAS: it starts its threads for each of these small products, which takes longer on a busy machine.
-    moments = np.einsum("nd,nj->jd", phi, targets)
-    return np.einsum("id,ji->jd", inverse, np.einsum("id,jd->ji", inverse, moments))
-
-
-@functools.lru_cache(maxsize=16)
-def _inverse_factor(gram: bytes, size: int, count: int, strength: float) -> np.ndarray:
-    """L⁻¹, where L·Lᵀ is the Gram matrix with its ridge; cached for policies that adapt repeatedly."""
-    matrix = np.frombuffer(gram).reshape(size, size)
-    return np.linalg.inv(np.linalg.cholesky(regular(matrix, count, strength)))
-
-
-def regular(gram: np.ndarray, count: int, strength: float = RIDGE) -> np.ndarray:
-    """The Gram matrix of `count` steps with the ridge on its diagonal."""
-    return gram + strength * count * np.eye(len(gram))
-
-
-def rank(gram: np.ndarray, count: int) -> int:
-    """Number of directions in which the steps outweigh the ridge."""
-    return int((np.linalg.eigvalsh(gram) > RIDGE * count).sum())
+def _fitted(agent: TrainedPolicy, costs: Costs, fit: FitSet, strength: float) -> Any:
+    """Weights [J, features of M] of a fit on φ, and on known costs where they help."""
+    old, size = learner_of(agent).weights, fit.phi.shape[1]
+    helped = beside_known(agent, costs, fit)
+    if helped is None:
+        return filled_up(ridge(*fit, strength), len(old.w_r))
+    weights = ridge(*helped.fit, strength)
+    return filled_up(weights[:, :size], len(old.w_r)) + jnp.asarray(weights[:, size:] / helped.spread @ old.w_c)
 
 
 def require_rank(fit: FitSet, agent: TrainedPolicy) -> None:

@@ -19,7 +19,8 @@ Budget = Annotated[str | None, tyro.conf.arg(help="New cost budgets; those of th
 Seed = Annotated[int | None, tyro.conf.arg(help="Seed of the policy; the best one if not given.")]
 TaskNumber = Annotated[int, tyro.conf.arg(help=TASK_HELP)]
 USUAL = CertificateConfig()
-SAVED_FIRST = ("certificate.json", "before-after.png", "leverage.png", "policy.safetensors", "memory.safetensors")
+PICTURES = ("before-after.png", "leverage.png")
+SAVED_FIRST = ("certificate.json", *PICTURES, "policy.safetensors", "memory.safetensors", "members")
 REQUIRE_HELP = "Save only if at least this share of episodes is certified safe."
 MEMORY_HELP = (
     "Use no environment at all: search λ and certify on walks through the replay memory. Such a certificate is weaker, "

@@ -71,6 +71,7 @@ def _expected(run: Path, seed: int | None, layout: "Layout", subcells: int) -> A
     from safedsr.envs.grid.oracle import expected_rewards
 
     agent = load(run, seed)
+    agent.require_single("take the rewards of")
     require_same_map(layout, scene_of(agent.task))
     w_r, adaptable = learner_of(agent).weights.w_r, agent.trainer.adaptable
     assert adaptable

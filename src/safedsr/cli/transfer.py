@@ -68,9 +68,9 @@ def transfer(
     lengths = [QUICK_STEPS if quick else config.steps for config in map(find_arm, chosen)]
     folder = out or Path("runs") / ("transfer-quick" if quick else "transfer")
     there = _others_in(folder, chosen)
-    ours = _experiment(weights, range(first_trial, first_trial + number), count, lengths[0], chosen, there)
+    ours = _experiment(weights, range(first_trial, first_trial + number), count, lengths[0], chosen)
     require_same_tasks(there, ours, folder)  # wrong tables are refused now, not after the runs
-    others = beside(theirs, ours)
+    others = beside(theirs, ours._replace(agents=(*chosen, *(course.agent for course in there))))
     if quick:
         print(NOT_COMPARABLE)
     for name in chosen:
@@ -89,24 +89,22 @@ def transfer(
 
 def _others_in(folder: Path, chosen: tuple[str, ...]) -> list["Course"]:
     """The agents that have a table in the folder already and are not run now."""
-    from safedsr.transfer.summary import SPEED, WITHIN, read_courses
+    from safedsr.transfer.summary import SPEED, WITHIN, read_courses, read_within
 
+    read_within(folder / WITHIN)  # refuses a damaged one
     left_out = (WITHIN, SPEED, *(f"{name}.csv" for name in chosen))
     return read_courses([path for path in sorted(folder.glob("*.csv")) if path.name not in left_out])
 
 
-def _experiment(
-    weights: Path | None, trials: range, count: int, steps: int, chosen: tuple[str, ...], there: list["Course"]
-) -> "Experiment":
+def _experiment(weights: Path | None, trials: range, count: int, steps: int, chosen: tuple[str, ...]) -> "Experiment":
     import numpy as np
 
     from safedsr.transfer import tasks as sets
     from safedsr.transfer.others import Experiment
 
     given = [sets.from_file(weights, t, count) if weights else sets.generated(t, count) for t in trials]
-    names = (*chosen, *(course.agent for course in there))
     sftcops = weights is not None and sets.is_sftcops(weights)
-    return Experiment(tuple(trials), np.stack(given), steps, weights is not None, names, sftcops)
+    return Experiment(tuple(trials), np.stack(given), steps, weights is not None, chosen, sftcops)
 
 
 def _show(folder: Path, others: list["Course"]) -> None:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from safedsr.adapt.closed import RIDGE, regular, ridge
 from safedsr.adapt.recursive import Recursion, learn_steps
-from safedsr.adapt.refit import RIDGE, regular, ridge
 
 CALIBRATION = 10  # chunks from which the usual error is known
 SLACK, LIMIT, MOST = 1.0, 8.0, 10.0  # of the cumulative sum, in standard deviations; the most that a chunk adds

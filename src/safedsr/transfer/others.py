@@ -65,11 +65,16 @@ def _check_tasks(course: Course, ours: Experiment) -> None:
 def require_same_tasks(courses: Iterable[Course], ours: Experiment, folder: Path) -> None:
     """Refuse a folder with tables of other tasks or steps, which would stand beside ours."""
     for course in courses:
+        if course.agent in ours.agents:
+            raise UserError(f"{folder} has a second table of '{course.agent}'; move it away, or choose another --out")
         trials = [trial for trial in ours.trials if trial in course.trials]
         count = min(course.values["reward"].shape[1], ours.tasks.shape[1])
         same = course.only(trials, count)
         mine = ours.tasks[[ours.trials.index(trial) for trial in trials], :count]
-        other_tasks = same.shapes is not None and not np.allclose(same.shapes, mine, atol=ROUNDED)
+        if same.shapes is None:  # its tasks are taken to be those of SFT-CoP's file
+            other_tasks = not ours.sftcops
+        else:
+            other_tasks = not np.allclose(same.shapes, mine, atol=ROUNDED)
         if other_tasks or (course.within and PART * course.within["reward"].shape[2] != ours.steps):
             raise UserError(f"{folder} has a table of '{course.agent}' with other tasks or steps; choose another --out")
 

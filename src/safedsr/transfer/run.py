@@ -81,6 +81,8 @@ def run_arm(
     if state is None and done < count:
         state = learner.init_trials(jnp.asarray(trials), tools)
     first = done
+    if done == count:
+        say(f"{name}: its table is complete")
     while done < count and (done == first or time.time() < until):
         began = time.perf_counter()
         now, before = (Rewards(jnp.asarray(tasks[:, t])) for t in (done, max(done - 1, 0)))
@@ -96,7 +98,7 @@ def run_arm(
             f"trap entries {found['traps'].sum(1).mean():.0f}, {time.perf_counter() - began:.1f} s"
         )
     if done == count:
-        saved.forget(place)
+        saved.finish(place, len(rows))
     elif state is not None and done % SAVED_EVERY:
         saved.save(place, state, len(rows))
     return rows

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from safedsr.envs.twins.four_room import KINDS
 from safedsr.errors import UserError
 from safedsr.runs import storage
 from safedsr.runs.metrics import Summary, summarize
@@ -94,7 +95,7 @@ def read_courses(paths: Iterable[Path], tasks: int | None = None) -> list[Course
             rows.setdefault(row["agent"], []).append(row)
     packed: dict[str, dict[str, np.ndarray]] = {}
     for path in paths:
-        packed |= _read_within(path / WITHIN)
+        packed |= read_within(path / WITHIN)
     found = (_course(agent, rows[agent], tasks) for agent in rows)
     return in_order(course._replace(packed=packed.get(course.agent)) for course in found if course is not None)
 
@@ -120,7 +121,7 @@ def _csv_rows(file: Path, advice: str) -> list[dict[str, str]]:
         raise UserError(f"{file} is no table; {advice}") from None
 
 
-def _read_within(path: Path) -> dict[str, dict[str, np.ndarray]]:
+def read_within(path: Path) -> dict[str, dict[str, np.ndarray]]:
     """The means of each 1 000 steps that `pack` has written, by agent."""
     if not path.is_file():
         return {}
@@ -162,8 +163,9 @@ def _course(agent: str, rows: Sequence[dict[str, str]], wanted: int | None) -> C
         return _values(agent, by_trial, wanted)
     except (KeyError, ValueError):
         raise UserError(
-            f"a table of '{agent}' has a gap or no finite number where one is needed; its tasks are 1, 2, 3 …, and all "
-            "other columns are finite numbers"
+            f"a table of '{agent}' has a gap or no finite number where one is needed; its tasks are 1, 2, 3 …, all "
+            f"other columns are finite numbers, '{SHAPES}' has {KINDS} of them, and sums within tasks are there for "
+            "both rewards and traps"
         ) from None
 
 
@@ -182,9 +184,14 @@ def _values(agent: str, by_trial: dict[int, dict[int, dict[str, str]]], wanted: 
 
     keys = {name: f"{name}_every_1000" for name in WITHIN_NAMES}
     within = {name: np.diff(lists(key), axis=2, prepend=0.0) for name, key in keys.items() if key in filled}
-    if "traps" in within:
+    if within and (len(within) < len(WITHIN_NAMES) or len({found.shape for found in within.values()}) > 1):
+        raise ValueError("sums of one kind only")
+    shapes = lists(SHAPES) if SHAPES in filled else None
+    if shapes is not None and shapes.shape[2] != KINDS:
+        raise ValueError("another number of shapes")
+    if within:
         values["kept"] = _steps_until_kept(within["traps"])
-    return Course(agent, trials, values, within, lists(SHAPES) if SHAPES in filled else None)
+    return Course(agent, trials, values, within, shapes)
 
 
 def _finite(rows: list) -> np.ndarray:
@@ -239,7 +246,7 @@ def pack(courses: Sequence[Course], folder: Path) -> list[Path]:
         **{"reward": 2, "traps": 0, "greedy_reward": 3, "greedy_traps": 0, "greedy_goal": 0},
         **{"seconds": 2, "kept": 0, "lambda": 3},
     }
-    paths, parts = [], _read_within(folder / WITHIN)
+    paths, parts = [], read_within(folder / WITHIN)
     for course in courses:
         columns = [name for name in digits if name in course.values]
         named = course.shapes is not None

@@ -80,8 +80,9 @@ def price(obs, action, next_obs, reward, info, even=1.0, odd=0.2, far=0.0):
 def pusher():
     """An agent in CartPole, whose eight codes are far coarser than the stripes."""
     env = safedsr.envs.from_gymnasium("CartPole-v1", cost=price)
-    short = {"steps": 1_000, "train_start": 500, "points": 8, "trunk": 8, "head": 8, "batch_size": 64}
-    return safedsr.train("safedsr-plus", env, budget=20, **short)
+    return safedsr.train(
+        "safedsr-plus", env, budget=20, steps=1_000, train_start=500, points=8, trunk=8, head=8, batch_size=64
+    )
 
 
 def test_a_cost_like_a_known_one_is_fitted_with_its_help(pusher):

@@ -5,6 +5,7 @@ import inspect
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import gymnasium
@@ -250,7 +251,7 @@ def test_the_command_says_it_at_the_start(tmp_path, capsys, monkeypatch):
     import safedsr.engine.train as module
 
     monkeypatch.setattr(module, "train", lambda job, out, show: None)
-    monkeypatch.setattr("safedsr.runs.folder.load_run", lambda out: None)
+    monkeypatch.setattr("safedsr.runs.folder.load_run", lambda out: SimpleNamespace(episodes={"end_step": [1]}))
     args = ["train", "ppo-lag", "--costs", "diamond", "--steps", "40000", "--out", str(tmp_path / "run")]
     assert main(args) == 0
     shown = capsys.readouterr().err

@@ -371,9 +371,13 @@ def test_a_level_is_reached_and_certified_once(agent, level, passes):
     assert [rung.level for rung in found.rungs] == [level] and found.certificate.passed == passes
 
 
-def test_the_full_rung_goes_on_if_memory_did_not_do(agent):
-    """One update is too few, new steps with the same learner are enough; λ is learnt, not searched."""
-    spend = ClimbConfig(penalty="learn", penalty_steps=50, updates=1, steps=5000)
+def test_the_full_rung_goes_on_if_memory_did_not_do(agent, monkeypatch):
+    """One update is too few, new steps with the same learner are enough; λ is learnt, not searched.
+
+    This learner's large steps lose the way and find it again, at times that depend on rounding; the best stage counts.
+    """
+    monkeypatch.setattr(ladder, "STAGE", 500)
+    spend = ClimbConfig(penalty="learn", penalty_steps=50, updates=1, steps=10_000)
     penalty, memory, full = (adapt(agent, HIGH_ROAD, level, 0.5, FEW, spend) for level in ("penalty", "memory", "full"))
     assert not penalty.certificate.passed and not memory.certificate.passed
     assert memory.agent.act(START) == ACTIONS.index("right")

@@ -6,8 +6,10 @@ Agents that have a small table in --out already, and none in the folders, keep i
 """
 
 import argparse
+import sys
 from pathlib import Path
 
+from safedsr.errors import UserError
 from safedsr.figures.transfer import draw_all
 from safedsr.transfer.summary import in_order, pack, read_courses
 
@@ -31,4 +33,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"error: {error}")

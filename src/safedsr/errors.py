@@ -42,7 +42,7 @@ def one_line(text: object) -> str:
 
 def unknown(kind: str, given: str, known: Iterable[str]) -> UserError:
     """An error for an unknown name, which suggests the most similar known name."""
-    names = sorted(known)
+    names = sorted(set(known))
     near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
     hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names)}"
     return UserError(f"unknown {kind} '{given}'; {hint}")

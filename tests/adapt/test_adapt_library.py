@@ -57,6 +57,12 @@ def test_a_library_finds_the_way_that_one_of_its_agents_knows(agent, low):  # no
     assert agent.act(START) == RIGHT  # as before
 
 
+def test_agents_that_have_no_place_in_a_library_are_mentioned(agent, low, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("safedsr.adapt.library.MOST", 1)
+    found = agent.adapt(HIGH_ROAD, certificate=FEW, library=[low])
+    assert len(found.rungs) == 1 and found.notes == ("a library holds 1 agents at most; the last 1 were left out",)
+
+
 def test_a_library_is_saved_and_loaded(agent, low, tmp_path):  # noqa: F811
     together = agent.library([low], HIGH_ROAD)
     together = together.with_policy(together.policy._replace(lam=3.0 * together.policy.lam + 1.0))

@@ -151,7 +151,8 @@ def adapt_library(
     """
     task = task_of(agents[0], costs, budget)
     enough = min(certificate.require + MARGIN, 1.0)
-    chosen = distinct(agents)
+    unlike = distinct(agents, len(agents))
+    chosen = unlike[:MOST]
     names = [member.task.title for member in chosen]
     refitted = [refit(member, task).changed(task=task) for member in chosen]
     candidates = list(zip(names, refitted, strict=True))
@@ -167,12 +168,14 @@ def adapt_library(
         rungs.append(Rung(name, found, certified, seconds, simulated_steps=simulated))
         show(rungs[-1])
     best = max(rungs, key=lambda rung: rung.certificate.rank)
-    notes = ()
-    if len(chosen) == 1:
-        notes = (
-            f"no library was made: all agents act alike in {1 - SAME:.0%} of the states; '{names[0]}' was adapted",
+    notes: list[str] = []
+    if len(unlike) == 1:
+        notes.append(
+            f"no library was made: all agents act alike in {1 - SAME:.0%} of the states; '{names[0]}' was adapted"
         )
-    return Adapted(best.agent, best.level, best.certificate, tuple(rungs), (), notes)
+    if left := len(unlike) - len(chosen):
+        notes.append(f"a library holds {MOST} agents at most; the last {left} were left out")
+    return Adapted(best.agent, best.level, best.certificate, tuple(rungs), (), tuple(notes))
 
 
 def save_members(agent: TrainedPolicy, members: Sequence[TrainedPolicy], folder: Path, overwrite: bool) -> None:

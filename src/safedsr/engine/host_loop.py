@@ -19,7 +19,8 @@ from safedsr.engine.host_steps import Functions
 from safedsr.engine.lanes import cores
 from safedsr.engine.loop import Lane
 from safedsr.engine.program import Program, clock
-from safedsr.envs.copies import Copies, Host, Rows
+from safedsr.envs.batch import Rows
+from safedsr.envs.copies import Copies, Host
 from safedsr.errors import EnvironmentFailed, UserError
 from safedsr.runs.job import Job
 from safedsr.types import PyTree, Record, Trainer

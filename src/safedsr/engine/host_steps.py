@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from safedsr.engine.boxes import Boxes, changed_leaves
-from safedsr.envs.copies import Columns
+from safedsr.envs.batch import Columns
 from safedsr.types import Choice, PyTree, Seen, Trainer
 
 

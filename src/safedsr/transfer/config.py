@@ -48,7 +48,8 @@ class TransferConfig:
     library: int = 6
     """Largest number of stored policies; 0 for none."""
     distinct: float = 0.1
-    """A policy is stored if its actions differ from those of all stored ones in at least this share of states."""
+    """A policy gets a free place if its actions differ from those of all stored ones in at least this share of states;
+    otherwise it replaces the most similar one."""
     review: int = 4
     """Passes over the memory for each stored policy at the start of a task."""
     refresh: int = 1

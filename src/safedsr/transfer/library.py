@@ -24,9 +24,9 @@ def empty(size: int, table: Array) -> Library:
 
 
 def offer(library: Library, table: Array, direction: Array, m: Memory, distinct: float) -> Library:
-    """Store a policy that acts otherwise than all stored ones; in a full library it replaces the most similar one.
+    """Store a policy: in a free place if it acts otherwise than all stored ones, else in place of the most similar one.
 
-    A policy that acts like a stored one replaces that one, because it was learnt later.
+    The one that is replaced was learnt earlier. Stored policies that learn further can become alike later.
     """
     there = filled(m)
     mine = tables.greedy(table, direction)

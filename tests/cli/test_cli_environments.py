@@ -23,6 +23,12 @@ def one_side(obs, action, next_obs, reward, info, limit=0.0):
 
 def informed(obs, action, next_obs, reward, info):
     return float(len(info))
+
+def narrower(obs, action, next_obs, reward, info, low=0.03):
+    return abs(next_obs[0]) > low
+
+def upright(obs, action, next_obs, reward, info):
+    return abs(next_obs[2]) < 0.1
 """
 SHORT = ["--steps", "1000", "--train-start", "500", "--sync-every", "500", "--buffer-size", "1000"]
 
@@ -169,6 +175,22 @@ def test_other_costs_in_the_middle_of_a_run_are_said_and_noted(place, capsys, tm
         (1500, "one_side"),
     ]
     assert [one["params"] for one in noted] == [[{"args": {"limit": 0.0}}], [{"args": {"limit": pytest.approx(0.1)}}]]
+
+
+def test_a_function_has_its_own_parameters_in_the_middle_of_a_run(place, tmp_path):
+    """Also those that are called like parameters of the function before."""
+    run = tmp_path / "run"
+    shutil.copytree(place / "cart", run)
+    flags = [*functions(place, "narrower"), "--steps", "1500"]
+    assert main(["train", "safedsr-plus", "--resume", "--out", str(run), *flags]) == 0
+    (noted,) = json.loads((run / "manifest.json").read_text())["costs_changed"]
+    assert noted["params"] == [{"args": {"low": pytest.approx(0.03)}}]
+
+
+def test_success_stays_what_it_was_in_a_run(place, capsys):
+    success = ["--success-fn", f"{place / 'zones.py'}:upright", "--steps", "1500"]
+    assert main(["train", "safedsr-plus", "--resume", "--out", str(place / "cart"), *functions(place), *success]) == 2
+    assert "no function for the success of an episode, and now it is 'upright'" in capsys.readouterr().err
 
 
 def test_resume_goes_on_with_the_environment(place, capsys):

@@ -284,6 +284,8 @@ def test_parameters_of_a_task_are_written_and_read():
     assert jax.tree.all(jax.tree.map(lambda a, b: np.array_equal(a, b) and a.dtype == b.dtype, again, task.params))
     some = environment.from_json("corridor", {"env": {"pay": -2}, "args": {}})  # type: ignore[misc]
     assert some["env"].pay == -2 and some["env"].wind == (0, 1) and some["args"]["edge"] == 2
+    older = environment.from_json("corridor", {"env": {}, "args": {"edge": 1.5, "gone": 4}})  # type: ignore[misc]
+    assert older["args"] == {"edge": 1.5}  # the function has lost a parameter since
 
 
 @pytest.mark.parametrize(
@@ -297,7 +299,6 @@ def test_parameters_of_a_task_are_written_and_read():
         ({"env": {"pay": [1, 2]}, "args": {}}, r"the parameter 'pay' of the environment is \[1, 2\]; give such as"),
         ({"env": {"pay": [1, [2]]}, "args": {}}, r"the parameter 'pay' of the environment is \[1, \[2\]\]; give"),
         ({"env": {"wind.0": 0.5}, "args": {}}, r"the parameter 'wind.0' of the environment is 0.5; give such as 0"),
-        ({"env": {}, "args": {"edg": 1}}, r"unknown parameter of the cost functions 'edg'; did you mean 'edge'\?"),
         (
             {"env": {"max_steps_in_episode": 20}, "args": {}},
             r"the task 'a' has max_steps_in_episode 20 and the environment 8; give from_gymnax the same env_params",
@@ -519,6 +520,12 @@ import jax.numpy as jnp
 def far(obs, action, next_obs, reward, info, edge=2.0):
     return next_obs[0, 0] >= edge
 
+def near(obs, action, next_obs, reward, info, limit=1.0):
+    return next_obs[0, 0] <= limit
+
+def informed(obs, action, next_obs, reward, info):
+    return info["place"]
+
 def broken(obs, action, next_obs, reward, info):
     return jnp.log(-1.0 - next_obs[0, 0])
 """
@@ -541,6 +548,15 @@ def test_a_run_without_goals_opens_again_on_the_command_line(tmp_path, monkeypat
     new = ["--cost-arg", "edge=3.0", "--level", "cost", "--out", str(tmp_path / "new")]
     assert main(["adapt", run, *named, *few, *new]) == 0
     assert main(["train", "safedsr-plus", "--resume", *named, "--steps", "500", "--out", run]) == 0
+    other, informed = (["--cost-fn", f"{tmp_path / 'far.py'}:{name}"] for name in ("near", "informed"))
+    assert main(["evaluate", run, *other, *few]) == 0  # a function with other parameters
+    capsys.readouterr()
+    assert main(["adapt", run, *other, *few, "--level", "cost", "--out", str(tmp_path / "near")]) == 0
+    assert main(["adapt", run, *informed, *few, "--level", "cost", "--out", str(tmp_path / "informed")]) == 2
+    assert "uses 'info'" in capsys.readouterr().err
+    assert main(["train", "safedsr-plus", "--resume", *other, "--steps", "600", "--out", run]) == 0
+    noted = json.loads((tmp_path / "run" / "manifest.json").read_text())["costs_changed"]
+    assert [one["params"][0]["args"] for one in noted] == [{"limit": 1.0}]
     broken = ["--cost-fn", f"{tmp_path / 'far.py'}:broken", "--budget", "3", *short, *small]
     capsys.readouterr()
     wrong = ["train", "safedsr-plus", "--env", "gymnax:Corridor-v0", *broken, "--steps", "400"]

@@ -22,7 +22,7 @@ from safedsr.engine.programs import program_for
 from safedsr.engine.progress import Progress, Show
 from safedsr.engine.relabel import relabel_memory
 from safedsr.engine.sinks import check_sinks, open_sinks
-from safedsr.envs.chosen import same_costs
+from safedsr.envs.chosen import require_same_success, same_costs
 from safedsr.envs.environment import Environment, Task, with_cost_args
 from safedsr.errors import DiskError, EnvironmentFailed, UserError
 from safedsr.runs import folder as runs
@@ -80,10 +80,11 @@ def resume(
         job = job_from_dict(config, environment)
         if expect:
             require_same(expect, config, out)
+        require_same_success(job.environment, config["environment"], f"the run in {out}")
         known = job.environment.settings.get("costs") is None or same_costs(job.environment, config["environment"])
         if not known:
-            names = job.environment.cost_names
-            job = dataclasses.replace(job, tasks=tuple(t._replace(cost_names=names) for t in job.tasks))
+            new = {"name": job.environment.name, "cost_names": job.environment.cost_names}
+            job = dataclasses.replace(job, tasks=tuple(t._replace(**new) for t in job.tasks))
         if cost_args:
             tasks = tuple(with_cost_args(job.environment, t, cost_args) for t in job.tasks)
             cost_args = {} if _equal(tasks, job.tasks) else cost_args  # the same parameters again change nothing
@@ -219,9 +220,11 @@ def _require_finite(program: Program, state: PyTree, step: int) -> None:
                 f"the environment or a cost function returned a number that is not finite before step {step}, {where}; "
                 "checkpoints made before are kept. Correct the function, and train again."
             )
+        functions = program.job.environment.settings.get("costs")
+        cause = "A cost function may have returned such a number: correct it, or train" if functions else "Train"
         raise NotFinite(
             f"'{leaf}' is not finite at step {step}, {where}; checkpoints made before are kept. "
-            "Train again with a smaller learning_rate."
+            f"{cause} again with a smaller learning_rate."
         )
 
 

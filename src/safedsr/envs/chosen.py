@@ -19,6 +19,7 @@ from safedsr.envs.functions import (
     function_from_json,
     load_from_file,
     load_function,
+    name_in,
     parse_assignments,
 )
 from safedsr.errors import ChangedFunction, UserError
@@ -228,6 +229,17 @@ def same_costs(environment: Environment, data: Mapping[str, Any]) -> bool:
     """Whether the environment has the cost functions that a run folder names; their text may have changed."""
     now, then = (list(settings.get("costs", ())) for settings in (environment.settings, data))
     return len(now) == len(then) and all(map(_same_function, now, then))
+
+
+def require_same_success(environment: Environment, data: Mapping[str, Any], run: str) -> None:
+    """Raise if success means something else than in a run folder, whose episodes would then be counted together."""
+    now, then = (settings.get("success_function") for settings in (environment.settings, data))
+    if bool(now) != bool(then) or (now and then and not _same_function(now, then)):
+        here, there = (f"'{name_in(about)}'" if about else "no function" for about in (now, then))
+        raise UserError(
+            f"{run} has {there} for the success of an episode, and now it is {here}; its episodes are stored with the "
+            "old meaning: give the same function, or train in another folder"
+        )
 
 
 def _same_function(now: Mapping[str, Any], then: Mapping[str, Any]) -> bool:

@@ -253,6 +253,12 @@ def with_args(defaults: Args, given: Mapping[str, Any]) -> Args:
     return found
 
 
+def stored_args(defaults: Args, stored: Mapping[str, Any]) -> Args:
+    """The defaults with what a run folder stores; it may know parameters that the functions no longer have."""
+    numbers = {name: as_number(name, value) for name, value in stored.items() if name in defaults}
+    return with_args(defaults, {name: x for name, x in numbers.items() if x.shape == np.shape(defaults[name])})
+
+
 def plain_args(args: Args) -> dict[str, Any]:
     """Parameters for functions in Python: numbers instead of arrays without axes, which are slow there."""
     return {name: value.item() if np.ndim(value) == 0 else value for name, value in args.items()}

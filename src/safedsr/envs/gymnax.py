@@ -25,6 +25,7 @@ from safedsr.envs.functions import (
     args_to_json,
     collect_defaults,
     own_function,
+    stored_args,
     with_args,
 )
 from safedsr.envs.pytrees import View, as_jax, as_numpy, bounds, changes, leaves_by_name, with_numbers
@@ -126,7 +127,7 @@ class Adapter:
             raise UserError(f"the parameters of the task '{name}' are {data!r}; they need the parts 'env' and 'args'")
         env = with_numbers(self.params["env"], numbers)
         self._check_limit(name, env)
-        return {"env": env, "args": with_args(self.params["args"], args)}
+        return {"env": env, "args": stored_args(self.params["args"], args)}
 
     def _check_limit(self, name: str, params: PyTree) -> None:
         """The engine ends episodes of all tasks at the environment's limit."""

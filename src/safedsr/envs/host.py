@@ -24,7 +24,6 @@ from safedsr.envs.functions import (
     NeedsInfo,
     StepFunction,
     args_to_json,
-    as_number,
     collect_defaults,
     described,
     file_hash,
@@ -33,6 +32,7 @@ from safedsr.envs.functions import (
     own_function,
     parse_entry,
     plain_args,
+    stored_args,
     with_args,
 )
 from safedsr.envs.probe import Probe, probe
@@ -293,9 +293,7 @@ def bounds(space: spaces.Space) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 def _args_from_json(defaults: Args, task: str, data: dict[str, Any]) -> Args:
     del task
-    stored = typed(dict[str, Any], data.get("args", {}), "args")
-    numbers = {name: as_number(name, value) for name, value in stored.items() if name in defaults}
-    return with_args(defaults, {name: x for name, x in numbers.items() if x.shape == np.shape(defaults[name])})
+    return stored_args(defaults, typed(dict[str, Any], data.get("args", {}), "args"))
 
 
 def _relabel(host: Host, space: spaces.Space, steps: Transition, args: PyTree) -> Transition:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from safedsr.envs.chosen import Chosen, completed, make_environment, warn_of_changes
+from safedsr.envs.chosen import Chosen, completed, make_environment, same_costs, warn_of_changes
 from safedsr.envs.environment import Environment
 from safedsr.envs.grid.config import GRID
 from safedsr.errors import UserError
@@ -45,6 +45,15 @@ def find_environment(data: Mapping[str, Any], num_costs: int, given: Environment
         f"this run was trained in '{name}', which is not part of safedsr; open it in Python with safedsr.load(folder, "
         "environment=…)"
     )
+
+
+def stored_params(environment: Environment, data: Mapping[str, Any], task: str, params: Mapping[str, Any]) -> Any:
+    """The parameters of a task of a run folder; if the cost functions are others, theirs have their defaults."""
+    if environment.from_json is None:
+        return ()
+    if "costs" in environment.settings and not same_costs(environment, data):
+        params = {**params, "args": {}}
+    return environment.from_json(task, dict(params))
 
 
 def _fixed(data: Mapping[str, Any]) -> dict[str, Any]:

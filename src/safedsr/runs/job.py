@@ -11,7 +11,7 @@ from safedsr.agents.registry import find_algorithm
 from safedsr.envs.environment import Environment, Task, need
 from safedsr.envs.grid.config import GridConfig
 from safedsr.envs.grid.environment import make_grid, make_tasks, require_near
-from safedsr.envs.registry import environment_to_dict, find_environment
+from safedsr.envs.registry import environment_to_dict, find_environment, stored_params
 from safedsr.errors import UserError
 from safedsr.runs.config import BUDGET_KINDS, EPISODE, Terms, TrainConfig, agent_for
 from safedsr.runs.schema import check_config
@@ -143,9 +143,14 @@ def job_from_dict(data: Mapping[str, Any], environment: Environment | None = Non
         "budget_kind": data.get("budget_kind", EPISODE),
     }
     found = find_environment(data["environment"], max(counts, default=0), environment)
-    from_json = found.from_json or (lambda name, params: ())
     tasks = tuple(
-        Task(one["name"], from_json(one["name"], one["params"]), one["costs"], one["budgets"]) for one in data["tasks"]
+        Task(
+            one["name"],
+            stored_params(found, data["environment"], one["name"], one["params"]),
+            one["costs"],
+            one["budgets"],
+        )
+        for one in data["tasks"]
     )
     return Job(name, tasks, data["seeds"], environment=found, **kinds)
 

@@ -48,7 +48,10 @@ def usual(points: int | None):
     return job, run(job)
 
 
-@pytest.mark.parametrize(("points", "reward", "cost"), [(None, 1.0, 1024.0), (None, 8.0, 0.125), (6, 0.25, 16.0)])
+@pytest.mark.parametrize(
+    ("points", "reward", "cost"),
+    [pytest.param(None, 1.0, 1024.0, marks=pytest.mark.slow), (None, 8.0, 0.125), (6, 0.25, 16.0)],
+)
 def test_powers_of_two_give_the_same_agent_bit_for_bit(points, reward, cost):
     job, (one, walked) = usual(points)
     other, same = run(in_other_units(job, reward, cost))

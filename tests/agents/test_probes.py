@@ -85,7 +85,11 @@ PLUS = SafeDsrPlusConfig(
 
 @pytest.mark.parametrize(
     ("name", "agent"),
-    [("safedqn", DQN), ("safedsr", SafeDsrConfig(**DSR, freeze=800)), ("safedsr-plus", PLUS)],
+    [
+        ("safedqn", DQN),
+        pytest.param("safedsr", SafeDsrConfig(**DSR, freeze=800), marks=pytest.mark.slow),
+        ("safedsr-plus", PLUS),
+    ],
 )
 def test_budgets_decide_the_way(name, agent):
     program, state = learn(name, agent, COSTLY, 1200)

@@ -29,7 +29,7 @@ from safedsr.runs.folder import load_run
 from safedsr.runs.job import Job
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
-QUICK = ("safedqn", "safedsr", "safedsr-plus", "ppo-lag")
+QUICK = ("safedqn", "safedsr-plus", "ppo-lag")
 STEPS = 500
 
 
@@ -99,7 +99,7 @@ def states_after(job):
     return numbers(state)
 
 
-@pytest.mark.parametrize("name", ["safedqn", "ppo-lag"])
+@pytest.mark.parametrize("name", ["safedqn", pytest.param("ppo-lag", marks=pytest.mark.slow)])
 def test_a_seeded_training_repeats_exactly_also_in_processes(name):
     first = states_after(host_job(name))
     assert same_trees(first, states_after(host_job(name)))
@@ -155,7 +155,7 @@ def test_new_parameters_of_costs_hold_from_the_resume_on(tmp_path):
     assert run.episodes["cost_0"][late].max() == 0
 
 
-@pytest.mark.parametrize("how", ["raise", "obs", "cost"])
+@pytest.mark.parametrize("how", ["raise", *(pytest.param(how, marks=pytest.mark.slow) for how in ("obs", "cost"))])
 def test_a_failing_environment_stops_with_its_words_the_step_and_the_checkpoint(tmp_path, how):
     made = from_gymnasium(lambda: Climber(fails=250, how=how, limit=30), name="stairs", cost="cost")
     agent = dataclasses.replace(settings_of("safedqn"), epsilon=safedsr.EpsilonSchedule(0.0, 0.0, 0, 0))

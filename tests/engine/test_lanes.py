@@ -82,6 +82,7 @@ def test_three_seeds_on_two_devices_give_bit_for_bit_what_they_give_on_one(tmp_p
     require_equal(contents(tmp_path / "1"), contents(tmp_path / "2"))
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_another_number_of_devices(tmp_path):
     python(TRAIN, "safedqn", 2, -1, tmp_path / "straight", devices=1)
     for first, then in ((1, 2), (2, 1)):

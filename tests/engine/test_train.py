@@ -220,7 +220,7 @@ def test_a_second_ctrl_c_ends_it_at_once(tmp_path):
     assert last_state(tmp_path)[1] == 20 and signal.getsignal(signal.SIGINT) is handler
 
 
-@pytest.mark.parametrize("draw", [0, 1])
+@pytest.mark.parametrize("draw", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_kill_at_any_moment(draw, trained, tmp_path):
     """Within 0.1 s of the first chunk, twice; whichever moments these are, the run is neither done nor lost."""
     expected, pause = trained("safedqn"), random.Random(draw)

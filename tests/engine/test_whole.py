@@ -23,7 +23,7 @@ from safedsr.runs.job import Job, grid_job
 from safedsr.runs.metrics import goal_count
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
-NAMES = ("ppo-lag", "trpo-pid", "cpo", "safedsr-plus")
+NAMES = ["ppo-lag", "safedsr-plus", *(pytest.param(name, marks=pytest.mark.slow) for name in ("trpo-pid", "cpo"))]
 STEPS, CHUNK, KILLED = 400, 40, 240
 MAP = "SCG\n..."
 ON_POLICY: dict[str, Any] = {

@@ -154,7 +154,7 @@ def test_bad_settings(config, options, message):
 # Counts over 500 000 steps and lengths of greedy paths, found once by value iteration in another program.
 @pytest.mark.parametrize(
     ("layout", "costs", "goals", "steps"),
-    [("one-room", "none", 23_029, 13.1), ("two-rooms", "diamond", 6_900, 43.0)],
+    [pytest.param("one-room", "none", 23_029, 13.1, marks=pytest.mark.slow), ("two-rooms", "diamond", 6_900, 43.0)],
 )
 def test_reference_counts(layout, costs, goals, steps):
     found = find_oracle(load_scene(layout, costs).layout, (5.0,), config=OracleConfig(walks=4))

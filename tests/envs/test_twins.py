@@ -1,5 +1,7 @@
 """The twins in JAX against the environments themselves, step by step."""
 
+import functools
+
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -15,9 +17,22 @@ from safedsr.errors import UserError
 from safedsr.types import Transition
 
 
+@functools.cache
+def compiled(name: str):
+    """A twin and its compiled step, for all tests together."""
+    twin = make_twin(name)
+    return twin, jax.jit(twin.step)
+
+
+@functools.cache
+def one_ore(ore: int):
+    """The compiled step of the twin of minecart that pays for one of its two ores."""
+    return jax.jit(make_minecart(1000, ore).step)
+
+
 def test_cartpole_steps_as_gymnasium():
-    twin, real = make_twin("cartpole"), gymnasium.make("CartPole-v1").unwrapped
-    step, rng = jax.jit(twin.step), np.random.default_rng(0)
+    (twin, step), real = compiled("cartpole"), gymnasium.make("CartPole-v1").unwrapped
+    rng = np.random.default_rng(0)
     check_environment(twin, NO_ZONES)
     for episode in range(5):
         obs, _ = real.reset(seed=episode)
@@ -50,11 +65,10 @@ def test_the_steady_controller_keeps_the_cart_near_the_middle():
 def test_minecart_steps_as_mo_gymnasium(seed):
     import mo_gymnasium  # noqa: F401
 
-    twin = make_twin("minecart")
+    twin, step = compiled("minecart")
     real = gymnasium.make("mo_gymnasium:minecart-deterministic-v0", disable_env_checker=True).unwrapped
     check_environment(twin, twin.params)
-    one_ore = jax.jit(make_minecart(1000, seed % 2).step)
-    step, rng, price = jax.jit(twin.step), np.random.default_rng(seed), twin.params._replace(price=np.float32(2))
+    rng, price = np.random.default_rng(seed), twin.params._replace(price=np.float32(2))
     obs, _ = real.reset(seed=0)
     cart, first = twin.reset(jax.random.key(0), price)
     assert np.allclose(first, obs, atol=1e-6)
@@ -63,7 +77,7 @@ def test_minecart_steps_as_mo_gymnasium(seed):
         action = [3, 5, 5, 5, 5, 4][n] if n < 6 and seed < 4 else int(rng.choice(6, p=np.divide(weights, sum(weights))))
         obs, given, ended, _, _ = real.step(action)
         reward = np.asarray(given)
-        own = one_ore(jax.random.key(0), cart, action, price)[1].reward
+        own = one_ore(seed % 2)(jax.random.key(0), cart, action, price)[1].reward
         cart, found = step(jax.random.key(0), cart, action, price)
         assert np.isclose(own, reward[seed % 2], atol=1e-3)
         assert np.allclose(found.obs, obs, atol=2e-3), (n, action)
@@ -91,9 +105,9 @@ def test_four_room_steps_as_mo_gymnasium(seed):
 
     letters = str.maketrans({".": " ", "#": "X", "S": "_"})
     drawn = np.array([list(line.translate(letters)) for line in MAZE.split()])
-    real, twin = FourRoom(maze=drawn), make_twin("four-room")
+    real, (twin, step) = FourRoom(maze=drawn), compiled("four-room")
     check_environment(twin, twin.params)
-    plan, step, rng = read_map(), jax.jit(twin.step), np.random.default_rng(seed)
+    plan, rng = read_map(), np.random.default_rng(seed)
     params = Rewards(rng.uniform(-1, 1, 3).astype(np.float32))
     met, drift = set(), rng.dirichlet(np.ones(4), 3)
     for episode in range(3):
@@ -115,10 +129,10 @@ def test_four_room_steps_as_mo_gymnasium(seed):
 
 
 def test_four_room_gives_stored_steps_the_rewards_of_another_task():
-    twin, plan = make_twin("four-room"), read_map()
+    (twin, step), plan = compiled("four-room"), read_map()
     one, other = Rewards(np.array([0.5, -1, 0.25], np.float32)), Rewards(np.array([-0.5, 0.75, 1], np.float32))
     rng, place, met = np.random.default_rng(0), twin.reset(jax.random.key(0), one)[0], []
-    groups, step, relabel = cells(plan), jax.jit(twin.step), twin.relabel
+    groups, relabel = cells(plan), twin.relabel
     assert relabel
     obs = jnp.concatenate([place.cell.astype(jnp.float32), place.taken, jnp.zeros(1)])
     codes = {}

@@ -79,6 +79,7 @@ def tiny_stages():
 
 
 @pytest.mark.usefixtures("compile_quickly")
+@pytest.mark.slow
 def test_killed_and_resumed_is_as_if_it_had_never_stopped(tmp_path, capsys):
     both = tiny_stages()
     shares = []

@@ -36,6 +36,7 @@ def run(tmp_path_factory):
 
 def test_every_agent_is_tried_once_on_all_new_costs(run, tmp_path, monkeypatch):
     monkeypatch.setattr(plus_adaptation, "EPISODES", 64)
+    monkeypatch.setattr(plus_adaptation, "NEW", plus_adaptation.NEW[:2])
     seen = []
     plus_adaptation.adapt_all(run, tmp_path, updates=8, show=seen.append)
     tried = list(itertools.product(plus_adaptation.NEW, ("simulator", "memory"), (100, 101)))
@@ -44,7 +45,7 @@ def test_every_agent_is_tried_once_on_all_new_costs(run, tmp_path, monkeypatch):
     before = {path: path.read_bytes() for path in tmp_path.glob("*.json")}
     assert {path.name for path in before} == {f"{costs}-{search}-{seed}.json" for costs, search, seed in tried}
     plus_adaptation.adapt_all(run, tmp_path, updates=8, show=seen.append)
-    assert len(seen) == 12 and {path: path.read_bytes() for path in tmp_path.glob("*.json")} == before
+    assert len(seen) == 8 and {path: path.read_bytes() for path in tmp_path.glob("*.json")} == before
 
     table = plus_adaptation.adaptation_table(tmp_path, ORACLE)
     ways = itertools.product(plus_adaptation.NEW, ("simulator", "memory"))

@@ -65,6 +65,7 @@ def test_the_papers_phases_give_the_numbers_of_reproduce_adaptation(tmp_path, mo
     assert same_episodes(diary.episodes(4), theirs)
 
 
+@pytest.mark.slow
 def test_interrupted_and_continued_is_as_if_it_had_never_stopped(tmp_path):
     course, learner = tiny_course(), tiny_learner("safedqn")
     straight, broken = diary_of(course, (4, 5)), diary_of(course, (4, 5))
@@ -211,6 +212,7 @@ def test_nothing_happens_at_a_silent_change_itself(untold):
     assert float(same.own[0]["mean"]) > 0 and int(same.own[0]["quiet"]) == silent.PAUSE + (400 - 180) // 20
 
 
+@pytest.mark.slow
 def test_an_interrupted_silent_run_is_the_same_experiment(untold):
     folder, changed, _ = untold
 

@@ -60,6 +60,7 @@ def test_a_sweep_trains_what_training_by_hand_trains_and_a_failure_stops_no_othe
     assert capsys.readouterr().out.startswith("safedsr train safedqn --layout ")
 
 
+@pytest.mark.slow
 def test_a_sweep_in_another_environment_and_the_command_of_its_best(capsys, tmp_path):
     cost = tmp_path / "cost.py"
     cost.write_text("def left(obs, action, next_obs, reward, info):\n    return float(action == 0)\n")

@@ -104,6 +104,7 @@ def ray_workers() -> list[int]:
     return [pid for pid in found if mine(pid)]
 
 
+@pytest.mark.slow
 def test_after_ctrl_c_and_after_the_death_of_the_head_the_same_command_continues(
     machines, tmp_path, corridor_map, by_hand, monkeypatch
 ):

@@ -62,6 +62,7 @@ def test_slurm_gets_an_array_with_partition_cores_and_the_signal_to_save(slurm, 
     assert sorted(file.name for file in slurm.glob("*.cancelled")) == ["77_0.cancelled", "77_1.cancelled"]
 
 
+@pytest.mark.slow
 def test_the_parent_is_killed_a_job_is_preempted_and_the_same_command_waits_for_it(
     slurm, tmp_path, corridor_map, by_hand
 ):

@@ -13,6 +13,7 @@ from safedsr.agents.safedsr.learner import init, learn_cached
 from safedsr.core.replay import Codec
 from safedsr.envs.environment import Spec
 
+pytestmark = pytest.mark.usefixtures("compile_quickly")
 CONFIG = SafeDsrConfig(features=32, successor_hidden=(64, 16))
 SPEC = Spec(observations=2, actions=4, costs=2)
 LAM = jnp.array([0.5, 2.0])

@@ -23,6 +23,7 @@ from safedsr.runs.experience import relabelled
 from safedsr.runs.folder import load_run
 from safedsr.runs.pack import pack
 
+pytestmark = pytest.mark.usefixtures("compile_quickly")
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "format-1"
 ADAPTABLE = ("plus", "safedsr")
 RUNS = (*ADAPTABLE, "ppo-lag")

@@ -67,6 +67,7 @@ class Case(NamedTuple):
     episodes: int = 200  # of an evaluation
     certificate: Mapping[str, Any] = MappingProxyType({})
     adaptations: tuple[str, ...] = ("adapted",)  # "remembered", "continued"
+    further: Mapping[str, Any] = MappingProxyType({})  # settings of the level `full`
 
 
 def plus(epsilon: float = 0.05, **more: Any) -> dict[str, Any]:
@@ -164,6 +165,8 @@ CASES = {
             "ppo-lag": {"steps_per_epoch": 4_000, "gae_lambda": 0.98, "kl_reduce": "mean", "update_iters": 10},
         },
         certificate={"episodes": 500, "require": 0.5},
+        adaptations=("adapted", "continued"),
+        further={"penalty": "learn"},  # a search for λ would take more steps than the training
     ),
     "highway": Case(
         lambda: from_gymnasium("highway-fast-v0", cost=highway_lane.closed),
@@ -228,7 +231,8 @@ def line(stage: str, found: Evaluation) -> dict[str, Any]:
 def adapted(agent: safedsr.Agent, case: Case, stage: str) -> dict[str, Any]:
     """The numbers of the agent's adaptation, from its certificate in the environment."""
     began = time.perf_counter()
-    how = {"level": "full", "steps": case.steps} if stage == "continued" else {"highest": "memory"}
+    further = {"level": "full", "steps": case.steps, **case.further}
+    how = further if stage == "continued" else {"highest": "memory"}
     found = agent.adapt(case.change, from_memory=stage == "remembered", **how, **case.certificate)
     seconds, passed = time.perf_counter() - began, found.certificate
     if stage == "remembered":

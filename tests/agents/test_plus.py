@@ -4,10 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from test_evaluate import goalless, on_mean
 from tiny import GRID, same_trees, tiny_agent, tiny_job
 
 from safedsr.adapt.config import CertificateConfig, ClimbConfig
 from safedsr.adapt.costs import experience_of
+from safedsr.adapt.walks import walking
 from safedsr.agent import load, load_all
 from safedsr.agents.plus import learner as plus
 from safedsr.agents.plus.learner import Kit
@@ -338,6 +340,15 @@ def test_an_adaptation_from_memory_takes_no_step_and_no_reset(trained):
     for level, spend in (("full", ClimbConfig()), ("penalty", ClimbConfig(penalty="learn"))):
         with pytest.raises(UserError, match="steps in the environment"):
             agent.adapt(LOWER_ROAD, level, spend=spend, from_memory=True)
+
+
+def test_walks_are_disturbed_where_the_best_policy_is_at_the_edge_of_the_budget(trained):
+    """That is so if the return decides among policies that keep the budget of an episode."""
+    agent = load(trained, seed=1)
+    plain, edge, mean = (
+        float(walking(one, agent.task).params.noise) for one in (agent, goalless(agent), on_mean(agent))
+    )
+    assert plain == mean and edge > 2 * plain
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,17 @@ def test_where_steps_are_random_walks_are_as_random():
     assert (ends[:, 1] == 1).all()
 
 
+def test_disturbed_walks_differ_where_steps_are_not_random():
+    """A step of 0.1 from places up to 0.3, and of 0.2 from there on: a disturbed walk near 0.3 takes either."""
+    steps = chain(200, 0.0)
+    right, far = np.asarray(steps.action) == 1, steps.obs[:, 0] > 0.3
+    steps = steps._replace(next_obs=steps.next_obs + np.outer(right & far, [0.1, 0]).astype(np.float32))
+    for disturbed, lengths in ((False, 1), (True, 2)):
+        memory = remembered(steps, ACTIONS, disturbed=disturbed)
+        moved = walked(memory, [1], (0.305, 0.0))[:, 0, 0] - 0.305
+        assert len(np.unique(np.round(moved, 2))) == lengths
+
+
 def test_walks_stay_within_what_was_seen():
     """The last step of the line is a wall in memory: what is remembered beyond it is nothing."""
     steps = chain(300, 0.0)

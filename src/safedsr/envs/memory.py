@@ -4,7 +4,8 @@ At each step, the remembered transition with the same action and the nearest obs
 its costs, its move and whether the episode ends. The walk goes to s + (s′ - s of that transition), so that it does not
 jump to remembered states, where such moves are closer to the truth than s′ itself: this is measured on pairs of near
 transitions, for each action and observation. Noise on the observation lets several near transitions take their turn,
-where steps are random. Observations with few values, such as a load or a direction, weigh more in distances, so that
+where steps are random; with more noise, walks test whether a policy also keeps its budgets if the memory is not
+exact. Observations with few values, such as a load or a direction, weigh more in distances, so that
 the nearest transition is of the same situation.
 """
 
@@ -27,6 +28,7 @@ NOISE = 0.5  # of the observation if steps are random, in units of the median di
 STARTS = 256
 SAMPLE = 512  # transitions of an action that are compared with their nearest ones
 VALUES, DISCRETE = 64, 8.0  # an observation with at most so many values is discrete; its weight in distances
+DISTURBED = 4.0  # more noise than NOISE, in walks that test policies
 LEAF, LEAVES = 64, 4  # transitions in a leaf, and leaves that are searched for the nearest one
 
 
@@ -49,8 +51,8 @@ class Remembered(NamedTuple):
     most: Array  # [observations] largest s′
 
 
-def remembered(steps: Transition, actions: int) -> Remembered:
-    """The tables of these transitions [n]."""
+def remembered(steps: Transition, actions: int, *, disturbed: bool = False) -> Remembered:
+    """The tables of these transitions [n]; `disturbed` walks have noise also where steps are not random."""
     if isinstance(steps.first, tuple) or not np.any(steps.first):
         raise UserError(
             "this policy's memory does not say where episodes start, so no walk through it can begin; train it again "
@@ -69,6 +71,7 @@ def remembered(steps: Transition, actions: int) -> Remembered:
     near = [_neighbours(own, points) for own in rows]
     apart = np.linalg.norm(points[near[0][0]] - points[near[0][1]], axis=1)
     snapped, moved = zip(*(_errors(*pairs, steps, span) for pairs in near), strict=True)
+    noisy = DISTURBED if disturbed else _chance(snapped, moved)
     return Remembered(
         then=jax.tree.map(lambda x: jnp.asarray(x[places]), steps._replace(extra=())),
         known=jnp.asarray(known),
@@ -77,7 +80,7 @@ def remembered(steps: Transition, actions: int) -> Remembered:
         starts=jnp.asarray(_filled(obs[np.asarray(steps.first) > 0])),
         origin=jnp.asarray(origin),
         span=jnp.asarray(span),
-        noise=jnp.float32(NOISE * np.median(apart) / points.shape[1] ** 0.5 * _chance(snapped, moved)),
+        noise=jnp.float32(NOISE * np.median(apart) / points.shape[1] ** 0.5 * noisy),
         moves=jnp.asarray([(m**2).mean(0) < (s**2).mean(0) for s, m in zip(snapped, moved, strict=True)]),
         least=jnp.asarray(np.min(steps.next_obs, 0)),
         most=jnp.asarray(np.max(steps.next_obs, 0)),

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from safedsr.adapt.walks import through
 from safedsr.agents.value_based.trainer import State
 from safedsr.envs.environment import Task
-from safedsr.envs.memory import remembered
 from safedsr.runs import arrays as trees
 from safedsr.runs.experience import FIT_STEPS, from_rows
 from safedsr.scenario import watch as tests
@@ -96,7 +96,7 @@ class Sentry:
             own = own._replace(reservoir=own.reservoir._replace(rows=jnp.asarray(again)))
         runner.put(jax.tree.map(lambda every, new: every.at[0, index].set(new), runner.agents, own))
         agent = labelled_agent(runner, index, runner.course.known(phase.number))
-        climbed = runner.climb(agent, agent.task, walks_of(agent))
+        climbed = runner.climb(agent, agent.task, through(agent, agent.task, agent.experience.steps))
         runner.take(index, climbed)
         return climbed
 
@@ -121,12 +121,6 @@ def labelled_agent(runner: Runner, index: int, task: Task) -> Any:
     """The agent of a seed, whose stored steps keep their costs in whatever task."""
     agent = runner.agent(index, task)
     return agent.changed(job=dataclasses.replace(agent.job, environment=as_labelled(agent.job.environment)))
-
-
-def walks_of(agent: Any) -> Task:
-    """The agent's task, made of what it remembers."""
-    steps = jax.tree.map(np.asarray, agent.experience.steps)
-    return agent.task._replace(params=remembered(steps, agent.job.environment.spec.actions))
 
 
 _AS_LABELLED: dict[int, Any] = {}

@@ -28,7 +28,7 @@ NOISE = 0.5  # of the observation if steps are random, in units of the median di
 STARTS = 256
 SAMPLE = 512  # transitions of an action that are compared with their nearest ones
 VALUES, DISCRETE = 64, 8.0  # an observation with at most so many values is discrete; its weight in distances
-DISTURBED = 4.0  # more noise than NOISE, in walks that test policies
+DISTURBED = 3.0  # more noise than NOISE, in walks that test policies
 LEAF, LEAVES = 64, 4  # transitions in a leaf, and leaves that are searched for the nearest one
 
 

@@ -25,7 +25,8 @@ import numpy as np
 
 from safedsr.errors import UserError
 from safedsr.runs import storage
-from safedsr.runs.folder import create_run, load_run, resume_run
+from safedsr.runs.folder import load_run
+from safedsr.runs.writer import create_run, resume_run
 
 CLI = [sys.executable, "-m", "safedsr.cli"]
 TINY = [
@@ -71,7 +72,7 @@ WRITER = """
 import sys
 from pathlib import Path
 import numpy as np
-from safedsr.runs.folder import resume_run
+from safedsr.runs.writer import resume_run
 with resume_run(Path(sys.argv[1])) as (writer, _):
     found = writer.restore()
     step = found[1] if found else 0
@@ -223,7 +224,7 @@ def kill_writer(soak: Soak, folder: Path) -> int:
 def kill_creation(soak: Soak, folder: Path) -> int:
     """Kill a process while it creates a run folder; the next one creates it."""
     code = (
-        "import sys\nfrom safedsr.runs.folder import create_run\nprint('ready', flush=True)\n"
+        "import sys\nfrom safedsr.runs.writer import create_run\nprint('ready', flush=True)\n"
         f"with create_run(sys.argv[1], {CONFIG!r}, [0], 'cpu'): pass"
     )
     for n in range(10):

@@ -15,8 +15,8 @@ from safedsr.envs.grid.config import GridConfig
 from safedsr.envs.grid.text import format_scene
 from safedsr.runs import storage
 from safedsr.runs.config import TrainConfig
-from safedsr.runs.folder import create_run
 from safedsr.runs.metrics import Episodes
+from safedsr.runs.writer import create_run
 
 
 class Place(NamedTuple):

@@ -38,9 +38,10 @@ from safedsr.runs import storage
 from safedsr.runs.arrays import to_arrays
 from safedsr.runs.collect import load_results
 from safedsr.runs.config import TrainConfig
-from safedsr.runs.folder import load_run, load_trajectories, resume_run
+from safedsr.runs.folder import load_run, load_trajectories
 from safedsr.runs.job import job_from_dict
 from safedsr.runs.pack import pack
+from safedsr.runs.writer import resume_run
 from safedsr.validation import from_dict
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")

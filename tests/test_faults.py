@@ -24,7 +24,8 @@ from safedsr.errors import DiskError, UserError
 from safedsr.report.files import comma_separated, markdown, page
 from safedsr.report.tables import report
 from safedsr.runs import storage
-from safedsr.runs.folder import create_run, is_new, load_run, resume_run
+from safedsr.runs.folder import load_run
+from safedsr.runs.writer import create_run, is_new, resume_run
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 CONFIG = {"algorithm": "safedqn", "environment": {"name": "grid"}, "tasks": [], "train": {}}

@@ -23,8 +23,9 @@ from safedsr.engine.program import Program
 from safedsr.engine.train import STOP_FILE, NotFinite, Stopped, resume, train
 from safedsr.errors import UserError
 from safedsr.runs import storage
-from safedsr.runs.folder import load_run, load_trajectories, resume_run
+from safedsr.runs.folder import load_run, load_trajectories
 from safedsr.runs.metrics import goal_count
+from safedsr.runs.writer import resume_run
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 LOSSES = {"safedqn": ["q_loss"], "safedsr": ["feature_loss", "successor_loss"]}

@@ -142,7 +142,8 @@ def test_an_environment_on_the_host_draws_itself():
     from safedsr.envs.host import from_gymnasium
     from safedsr.runs.config import TrainConfig
     from safedsr.runs.job import Job
-    from safedsr.runs.policy import TrainedPolicy, policy_shape
+    from safedsr.runs.policy import TrainedPolicy
+    from safedsr.runs.policy_files import policy_shape
 
     environment = from_gymnasium(Lamp, cost="cost", name="lamp")
     job = Job("safedqn", (make_task(environment, 2),), (0,), tiny_agent("safedqn"), environment, TrainConfig(steps=160))

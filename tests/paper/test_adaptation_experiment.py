@@ -35,6 +35,7 @@ from safedsr.runs import folder as runs
 from safedsr.runs import storage
 from safedsr.runs.metrics import Episodes
 from safedsr.runs.tracks import pack_track
+from safedsr.runs.writer import load_checkpoint
 from safedsr.sweep.finish import standing
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "adaptation"
@@ -100,7 +101,7 @@ def test_killed_and_resumed_is_as_if_it_had_never_stopped(tmp_path, capsys):
     run_stages(both, both, out)
     for stage in both:
         assert standing(stage.planned.job, out / stage.name) == "done"
-        one, other = (runs.load_checkpoint(tmp_path / where / stage.name) for where in ("straight", "killed"))
+        one, other = (load_checkpoint(tmp_path / where / stage.name) for where in ("straight", "killed"))
         assert one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
         tables = [runs.load_run(tmp_path / where / stage.name).episodes for where in ("straight", "killed")]
         assert all(np.array_equal(tables[0][name], tables[1][name]) for name in tables[0])

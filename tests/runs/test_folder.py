@@ -6,7 +6,8 @@ import pytest
 from safedsr.errors import UserError
 from safedsr.runs import folder as runs
 from safedsr.runs import storage
-from safedsr.runs.folder import RunWriter, create_run, load_run, resume_run
+from safedsr.runs.folder import load_run
+from safedsr.runs.writer import RunWriter, create_run, resume_run
 
 CONFIG = {"algorithm": "safedsr", "note": "zwölf", "train": {}, "environment": {"name": "grid"}, "tasks": []}
 

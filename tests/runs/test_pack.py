@@ -12,10 +12,10 @@ from safedsr.errors import UserError
 from safedsr.report.tables import report
 from safedsr.runs import storage
 from safedsr.runs.collect import load_results
-from safedsr.runs.folder import resume_run
 from safedsr.runs.metrics import iqm
 from safedsr.runs.pack import pack, stretches
 from safedsr.runs.results import trend
+from safedsr.runs.writer import resume_run
 
 RESULTS = Path(__file__).parents[2] / "results" / "baselines"
 

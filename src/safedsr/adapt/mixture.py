@@ -16,7 +16,8 @@ from safedsr.envs.environment import Task
 from safedsr.errors import UserError
 from safedsr.runs.config import Terms
 from safedsr.runs.metrics import within
-from safedsr.runs.policy import AnyPolicy, Mixture, TrainedPolicy
+from safedsr.runs.policy import AnyPolicy, TrainedPolicy
+from safedsr.runs.policy_files import Mixture
 
 SHARES = np.linspace(0, 1, 1001)
 SURE = 2.0  # standard errors beyond the bound of a certificate, so that its episodes confirm the shares

@@ -90,7 +90,7 @@ def _train_function(algorithm: Algorithm, args: list[str]) -> Any:
         training: Annotated[TrainConfig, tyro.conf.arg(name="")] = TrainConfig(),
         where: Annotated[EnvFlags, tyro.conf.arg(name="")] = EnvFlags(),
     ) -> None:
-        from safedsr.runs.folder import is_new
+        from safedsr.runs.writer import is_new
 
         if resume and not is_new(out):
             own = Asked(algorithm.name, agent, grid, layout, costs, budget, budget_kind, seeds, first_seed)

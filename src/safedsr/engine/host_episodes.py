@@ -9,7 +9,8 @@ import numpy as np
 from jax import Array
 
 from safedsr.core.exploration import epsilon_greedy
-from safedsr.engine.host_loop import Tally, processes_for
+from safedsr.engine.host_loop import processes_for
+from safedsr.engine.host_parts import Tally
 from safedsr.engine.outcome import Outcome, endless, most_steps
 from safedsr.envs.environment import Environment
 from safedsr.errors import EnvironmentFailed

@@ -11,7 +11,7 @@ import numpy as np
 
 from safedsr.core.exploration import epsilon_greedy
 from safedsr.engine.host_episodes import choose_actions
-from safedsr.engine.host_loop import Tally
+from safedsr.engine.host_parts import Tally
 from safedsr.envs import episode as episodes_of
 from safedsr.envs.copies import Copies
 from safedsr.envs.environment import Environment, Task, need

@@ -16,23 +16,23 @@ from typing import Any
 import jax
 import numpy as np
 
+from safedsr.engine import chunks
 from safedsr.engine.compiled import keep_compiled
 from safedsr.engine.program import Program
 from safedsr.engine.programs import program_for
-from safedsr.engine.progress import Progress, Show
+from safedsr.engine.progress import Show
 from safedsr.engine.relabel import relabel_memory
 from safedsr.engine.sinks import check_sinks, open_sinks
 from safedsr.envs.chosen import require_same_success, same_costs
 from safedsr.envs.environment import Environment, Task, with_cost_args
 from safedsr.errors import DiskError, EnvironmentFailed, UserError
-from safedsr.runs import folder as runs
 from safedsr.runs.arrays import from_arrays, to_arrays
+from safedsr.runs.folder import NAMES, load_run
 from safedsr.runs.job import Job, job_from_dict
-from safedsr.runs.metrics import Episodes, within
 from safedsr.runs.policy import save_policies
-from safedsr.runs.progress import Row, outcome
 from safedsr.runs.storage import Columns, concatenate, disk
-from safedsr.types import PyTree, Record
+from safedsr.runs.writer import RunWriter, create_run, resume_run
+from safedsr.types import PyTree
 from safedsr.validation import first_difference
 
 RESTARTS = "episodes_restarted_at_steps"  # entry of the manifest, for environments on the host
@@ -56,7 +56,7 @@ def train(job: Job, out: str | Path, show: Show | None = None) -> Path:
     keep_compiled()
     with contextlib.closing(program_for(job)) as program:
         program.check_memory()
-        with runs.create_run(out, job.to_dict(), list(job.seeds), device_name()) as writer:
+        with create_run(out, job.to_dict(), list(job.seeds), device_name()) as writer:
             loop(program, writer, program.init(), 0, show)
     return Path(out)
 
@@ -76,7 +76,7 @@ def resume(
     that job. `environment` is needed if the run was trained in an environment that is not part of safedsr. `cost_args`
     are new parameters of its cost functions, from this step on; steps in the replay memory get their new costs.
     """
-    with runs.resume_run(out) as (writer, config):
+    with resume_run(out) as (writer, config):
         job = job_from_dict(config, environment)
         if expect:
             require_same(expect, config, out)
@@ -148,10 +148,10 @@ def require_same(expect: Job, config: dict[str, Any], out: str | Path) -> None:
         raise UserError(f"{out} holds a run with other settings: {what}; remove it, or choose another folder")
 
 
-def loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, show: Show | None) -> None:
+def loop(program: Program, writer: RunWriter, state: PyTree, step: int, show: Show | None) -> None:
     """Train from the state at `step` to the last step of the job, and write all files of the run folder."""
     job = program.job
-    pending: dict[str, list[Columns]] = {name: [] for name in runs.NAMES}
+    pending: dict[str, list[Columns]] = {name: [] for name in NAMES}
     began = saved = time.monotonic()
     with _interruptible() as interrupted, open_sinks(writer.path, job, step) as log:
         while step < job.train.steps:
@@ -162,16 +162,16 @@ def loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, sho
                 raise EnvironmentFailed(f"{error}; {_last_checkpoint(writer)}") from error
             _require_finite(program, state, stop)
             lam = np.asarray(program.trainer.multipliers(state.agent))
-            episodes = _episodes(records, step, job)
+            episodes = chunks.episodes(records, step, job)
             pending["episodes"].append(episodes)
-            curves = _curves(jax.device_get(losses), lam, stop, job)
+            curves = chunks.curves(jax.device_get(losses), lam, stop, job)
             pending["curves"].append(curves)
             with _told(writer):
-                log(_rows(episodes, curves, _since(began), job))
+                log(chunks.rows(episodes, curves, _since(began), job))
             if program.keeps(stop):
-                pending["trajectories"].append(_trajectories(records, step, program))
+                pending["trajectories"].append(chunks.trajectories(records, step, program))
             if show:
-                show(_progress(episodes, lam, stop, stop - step, job))
+                show(chunks.progress(episodes, lam, stop, stop - step, job))
             step = stop
             asked = interrupted() or (writer.path / STOP_FILE).exists()
             if asked or step == job.train.steps or _since(saved) >= job.train.checkpoint_seconds:
@@ -183,12 +183,12 @@ def loop(program: Program, writer: runs.RunWriter, state: PyTree, step: int, sho
     if step < job.train.steps:
         raise Stopped(f"stopped at step {step} of {job.train.steps}, all saved in {writer.path}; go on with --resume")
     with _told(writer):
-        save_policies(writer.path, job, program.trainer, state.agent, runs.load_run(writer.path))
+        save_policies(writer.path, job, program.trainer, state.agent, load_run(writer.path))
         writer.finish(job.train.trajectories)
 
 
 @contextlib.contextmanager
-def _told(writer: runs.RunWriter) -> Iterator[None]:
+def _told(writer: RunWriter) -> Iterator[None]:
     """An error of the disk says from where the run can go on."""
     try:
         yield
@@ -196,14 +196,14 @@ def _told(writer: runs.RunWriter) -> Iterator[None]:
         raise DiskError(f"{error}; {_last_checkpoint(writer)}") from None
 
 
-def _last_checkpoint(writer: runs.RunWriter) -> str:
+def _last_checkpoint(writer: RunWriter) -> str:
     step = writer.last_step()
     if step is None:
         return f"there is no checkpoint yet in {writer.path}"
     return f"the last checkpoint is of step {step}, in {writer.path}; go on with --resume"
 
 
-def _save(writer: runs.RunWriter, pending: dict[str, list[Columns]], state: PyTree, step: int) -> None:
+def _save(writer: RunWriter, pending: dict[str, list[Columns]], state: PyTree, step: int) -> None:
     for name, tables in pending.items():
         if tables:
             writer.append(name, concatenate(tables), step)
@@ -226,91 +226,6 @@ def _require_finite(program: Program, state: PyTree, step: int) -> None:
             f"'{leaf}' is not finite at step {step}, {where}; checkpoints made before are kept. "
             f"{cause} again with a smaller learning_rate."
         )
-
-
-def _episodes(records: Record, step: int, job: Job) -> Columns:
-    """The episodes that ended in the chunk that started at `step`."""
-    done = np.asarray(records.done)  # [E, S, steps]
-    task, seed, when = np.nonzero(done)
-    cost = np.asarray(records.cost)[done]
-    return {
-        "environment": task.astype(np.int32),
-        "seed": np.asarray(job.seeds, np.int64)[seed],
-        "end_step": (step + 1 + when).astype(np.int64),
-        "length": np.asarray(records.length)[done],
-        "return": np.asarray(records.ret)[done],
-        **{f"cost_{j}": cost[:, j] for j in range(cost.shape[1])},
-        "success": np.asarray(records.success)[done],
-    }
-
-
-def _curves(losses: dict[str, np.ndarray], lam: np.ndarray, step: int, job: Job) -> Columns:
-    """One row for each task and seed: λ and the chunk's mean losses."""
-    tasks, seeds = lam.shape[:2]
-    rows = tasks * seeds
-    return {
-        "environment": np.repeat(np.arange(tasks, dtype=np.int32), seeds),
-        "seed": np.tile(np.asarray(job.seeds, np.int64), tasks),
-        "step": np.full(rows, step, np.int64),
-        **{f"lam_{j}": lam[..., j].reshape(rows) for j in range(lam.shape[2])},
-        **{name: np.asarray(losses[name], np.float32).reshape(rows) for name in losses},
-    }
-
-
-def _rows(episodes: Columns, curves: Columns, seconds: float, job: Job) -> list[Row]:
-    """The rows of a chunk for progress.csv: what its episodes reached, then λ and losses."""
-    costs = [episodes[f"cost_{j}"] for j in range(job.num_costs)]
-    table = Episodes(
-        end_step=episodes["end_step"],
-        length=episodes["length"],
-        ret=episodes["return"],
-        cost=np.stack(costs, 1) if costs else np.zeros((len(episodes["seed"]), 0)),
-        success=episodes["success"],
-    )
-    rows = []
-    for lane in range(job.lanes):
-        about = {name: values[lane].item() for name, values in curves.items()}
-        task = job.tasks[about.pop("environment")]
-        seed, step = about.pop("seed"), about.pop("step")
-        here = (episodes["environment"] == lane // len(job.seeds)) & (episodes["seed"] == seed)
-        reached = outcome(Episodes(*(column[here] for column in table)), task.budgets, job.terms)
-        where = {"step": step, "seconds": round(seconds, 3), "environment": task.title, "seed": seed}
-        rows.append({**where, **reached, **about})
-    return rows
-
-
-def _trajectories(records: Record, step: int, program: Program) -> Columns:
-    """Positions [steps, E, S, 2] of all tasks and seeds in a chunk."""
-    position = program.job.environment.position
-    assert position
-    of_lane = jax.vmap(position, (0, None))
-    where = jax.vmap(jax.vmap(of_lane, (0, None)), (0, 0))(records.obs, program.params)
-    return {
-        "step": step + 1 + np.arange(where.shape[2]),
-        "position": np.moveaxis(np.asarray(where), 2, 0),
-        "done": np.moveaxis(np.asarray(records.done), 2, 0),
-    }
-
-
-def _progress(episodes: Columns, lam: np.ndarray, step: int, count: int, job: Job) -> Progress:
-    ended = len(episodes["seed"])
-    success = episodes["success"]
-    budgets = np.array([task.budgets for task in job.tasks])[episodes["environment"]]  # [n, J]
-    cost = np.stack([episodes[f"cost_{j}"] for j in range(job.num_costs)], 1) if job.num_costs else budgets
-    rate, safe_rate = (float(x.mean()) if ended else 0.0 for x in (success, success & within(cost, budgets)))
-    ret = float(episodes["return"].mean()) if ended else 0.0
-    costs = tuple(float(column.mean()) if ended else 0.0 for column in cost.T)
-    return Progress(
-        step,
-        job.train.steps,
-        count,
-        rate,
-        safe_rate,
-        float(lam.mean()) if lam.size else 0.0,
-        lam.shape[0] * lam.shape[1],
-        ret=None if job.terms.goals else ret,
-        cost=costs if job.terms.on_mean else None,
-    )
 
 
 def _since(moment: float) -> float:

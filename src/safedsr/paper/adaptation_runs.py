@@ -16,8 +16,8 @@ from safedsr.paper import adaptation_plan as plan
 from safedsr.paper.adaptation_engine import change_costs, staged, take_lanes
 from safedsr.paper.adaptation_plan import Scale, Variant
 from safedsr.paper.reproduce import COMPILING, SAMPLE_SECONDS, STEP_SECONDS, PlannedRun
-from safedsr.runs import folder as runs
 from safedsr.runs import storage
+from safedsr.runs import writer as runs
 from safedsr.runs.arrays import from_arrays
 from safedsr.runs.job import Job
 from safedsr.sweep.finish import standing

@@ -4,7 +4,7 @@ import copy
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,23 +18,15 @@ from safedsr.envs.grid.config import GRID
 from safedsr.envs.registry import environment_to_dict, find_environment
 from safedsr.errors import UserError
 from safedsr.runs import experience, storage
-from safedsr.runs.about import ABOUT, FORMAT, TENSORS, read_about
-from safedsr.runs.arrays import from_arrays, to_arrays
+from safedsr.runs.about import ABOUT
 from safedsr.runs.experience import Experience, padded
 from safedsr.runs.folder import Run, is_file
-from safedsr.runs.format1 import upgrade_config, upgrade_names
-from safedsr.runs.job import Job, job_from_dict
+from safedsr.runs.job import Job
 from safedsr.runs.metrics import best_place
+from safedsr.runs.policy_files import Mixture, read_policies, write_policies
 from safedsr.runs.schema import MANIFEST
 from safedsr.types import PyTree, Trainer, Values
-from safedsr.validation import LARGEST, check_epsilon, in_file, require
-
-
-class Mixture(NamedTuple):
-    """A second λ, and the share of episodes that act with it; each episode draws one of both at its start."""
-
-    lam: tuple[float, ...]
-    share: float
+from safedsr.validation import check_epsilon, require
 
 
 class TrainedPolicy:
@@ -201,7 +193,7 @@ class TrainedPolicy:
         if self.experience is not None:
             experience.write_experiences(folder, {(0, 0): self.experience})
         policy = jax.tree.map(lambda x: x[None, None], self.policy)
-        _write(folder, policy, job, [self.seed], self.mixture)
+        write_policies(folder, policy, job, [self.seed], self.mixture)
 
 
 AnyPolicy = TypeVar("AnyPolicy", bound=TrainedPolicy)
@@ -253,7 +245,7 @@ def save_policies(folder: Path, job: Job, trainer: Trainer, agents: PyTree, run:
     for index, task in enumerate(job.tasks):
         each = run.by_seed(index)
         best.append(job.seeds[best_place(each, task.budgets, job.terms) if each else 0])
-    _write(folder, policies, job, best)
+    write_policies(folder, policies, job, best)
 
 
 def _experiences(job: Job, trainer: Trainer, agents: PyTree, policies: PyTree) -> dict[tuple[int, int], Experience]:
@@ -271,13 +263,6 @@ def _experiences(job: Job, trainer: Trainer, agents: PyTree, policies: PyTree) -
     return found
 
 
-def _write(folder: Path, policies: PyTree, job: Job, best: list[int], mixture: Mixture | None = None) -> None:
-    storage.write_tensors(folder / TENSORS, to_arrays(policies), {"safedsr": str(FORMAT)})
-    # policy.json is written last: a folder that has it holds a complete policy.
-    mixed = {"mixture": mixture._asdict()} if mixture else {}
-    storage.write_json(folder / ABOUT, {"format": FORMAT, "best": best, **mixed, "job": job.to_dict()}, signed=True)
-
-
 def load_policy(
     kind: type[AnyPolicy],
     path: str | Path,
@@ -286,7 +271,7 @@ def load_policy(
     environment: Environment | None = None,
 ) -> AnyPolicy:
     """Load a policy from a run folder; the default seed is the best one in that task."""
-    folder, job, policies, best, mixture = _read(path, environment)
+    folder, job, policies, best, mixture = read_policies(path, environment)
     if not 0 <= task < len(job.tasks):
         raise UserError(f"task is {task}; give a number from 0 to {len(job.tasks) - 1}")
     chosen = best[task] if seed is None else seed
@@ -302,7 +287,7 @@ def load_policies(
     kind: type[AnyPolicy], path: str | Path, environment: Environment | None = None
 ) -> dict[tuple[int, int], AnyPolicy]:
     """Load all policies of a run folder by (task, seed); they share compiled functions."""
-    folder, job, policies, _, mixture = _read(path, environment)
+    folder, job, policies, _, mixture = read_policies(path, environment)
     first, agents = kind(job, _pick(policies, 0, 0), 0, job.seeds[0]), {}
     kept = experience.read_experiences(folder, job.environment, job.tasks)
     for number, task in enumerate(job.tasks):
@@ -319,52 +304,3 @@ def load_policies(
 
 def _pick(policies: PyTree, task: int, index: int) -> PyTree:
     return jax.tree.map(lambda x: x[task, index], policies)
-
-
-def _read(path: str | Path, environment: Environment | None) -> tuple[Path, Job, PyTree, list[int], Mixture | None]:
-    """A run folder, its job, its policies [E, S], the best seed of each task, and the second λ of a mixture."""
-    folder, about = read_about(path)
-    found = about["format"]
-    arrays, metadata = storage.read_tensors(folder / TENSORS)
-    if metadata.get("safedsr") != str(found):
-        raise UserError(f"{folder / TENSORS} was not written by this version of safedsr; train again")
-    if found == 1:
-        arrays = upgrade_names(arrays)
-    with in_file(folder / ABOUT):
-        job = job_from_dict(upgrade_config(about["job"]), environment)
-        best = about["best"]
-        fine = len(best) == len(job.tasks) and set(best) <= set(job.seeds)
-        require(fine, "best", best, f"give one of the seeds for each of the {len(job.tasks)} tasks")
-        mixture = _mixture(about.get("mixture"), job)
-        shape = policy_shape(job)
-    policies = from_arrays(shape, arrays, str(folder / TENSORS))
-    for name, array in arrays.items():
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise UserError(
-                f"{folder / TENSORS}: '{name}' is not finite everywhere; train again, or use another policy"
-            )
-    return folder, job, policies, best, mixture
-
-
-def _mixture(data: Any, job: Job) -> Mixture | None:
-    """What policy.json says about a mixture, which only a policy of one task and seed can be."""
-    if data is None:
-        return None
-    alone = len(job.tasks) == len(job.seeds) == 1
-    require(alone, "mixture", data, "a mixture is one policy, of one task and one seed")
-    count = len(job.tasks[0].budgets)
-    fine = len(data["lam"]) == count and all(0 <= value <= LARGEST for value in data["lam"]) and 0 <= data["share"] <= 1
-    require(fine, "mixture", data, f"give {count} numbers of at least 0 as 'lam' and a share from 0 to 1")
-    return Mixture(tuple(map(float, data["lam"])), float(data["share"]))
-
-
-def policy_shape(job: Job) -> PyTree:
-    """Shapes and types of all policies [E, S] of a job, without computing them."""
-    trainer, lanes = make_trainer(job.algorithm, job.agent, job.environment), (len(job.tasks), len(job.seeds))
-    params = jax.tree.map(lambda x: x[0], job.environment.stack([task.params for task in job.tasks]))
-
-    def policy(key: jax.Array, seed: jax.Array) -> PyTree:
-        return trainer.policy(trainer.init(key, seed, params)[0])
-
-    one = jax.eval_shape(policy, jax.random.key(0), jnp.uint32(0))
-    return jax.tree.map(lambda x: jax.ShapeDtypeStruct((*lanes, *x.shape), x.dtype), one)

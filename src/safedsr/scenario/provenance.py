@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from safedsr.errors import UserError
-from safedsr.runs.folder import commit
+from safedsr.runs.writer import commit
 from safedsr.scenario import adaptive, runner, silent, watch
 from safedsr.scenario.contestants import Contestant, learner_of
 from safedsr.scenario.course import Course

@@ -13,10 +13,11 @@ from safedsr.envs.environment import Environment
 from safedsr.envs.grid.config import GRID
 from safedsr.errors import UserError
 from safedsr.runs import storage
-from safedsr.runs.folder import LOCK, RunWriter, is_file, is_new, read_config
+from safedsr.runs.folder import is_file, read_config
 from safedsr.runs.job import Job
 from safedsr.runs.pack import READABLE
 from safedsr.runs.schema import MANIFEST
+from safedsr.runs.writer import LOCK, RunWriter, is_new
 
 PATIENCE = 120.0  # seconds to wait for a process that still saves the same folder
 Standing = Literal["new", "begun", "done"]

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from safedsr.cli import display
-from safedsr.engine.train import Progress
+from safedsr.engine.progress import Progress
 
 
 class Terminal(io.StringIO):

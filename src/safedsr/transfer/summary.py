@@ -19,6 +19,7 @@ NAMES = {
     "rasfql": "risk-aware SFQL",
     "known": "ours, same knowledge",
     "unknown": "ours, without knowledge",
+    "network": "ours, network, same knowledge",
     "known-no-library": "ours, no library",
     "known-no-rehearsal": "ours, no rehearsal",
     "known-no-memory": "ours, no memory of steps",

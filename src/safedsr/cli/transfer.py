@@ -65,8 +65,8 @@ def transfer(
     ):
         if not 1 <= value <= most:
             raise UserError(f"--{name} is {value}; give 1 to {most}")
-    from safedsr.transfer.others import beside, require_same_tasks
     from safedsr.transfer.arms import TABLES, find_arm
+    from safedsr.transfer.others import beside, require_same_tasks
     from safedsr.transfer.run import run_arm
 
     chosen = tuple(dict.fromkeys(name for text in agents for name in text.split(",") if name)) or tuple(TABLES)

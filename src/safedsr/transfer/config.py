@@ -102,24 +102,26 @@ class NetworkConfig:
     """Discount factor."""
     budget: float = 0.0
     """Largest allowed number of trap entries in an episode."""
-    lam_start: float = 1.0
+    lam_start: float = 0.25
     """First λ."""
     lam_step: float = 0.1
     """λ rises by this after an episode over its budget."""
-    lam_most: float = 2.0
+    lam_most: float = 0.5
     """Largest λ."""
     chance: float = 0.02
     """Share of episodes over the budget at which λ stays as it is."""
-    beta_c: float = 1.0
+    beta_c: float = 0.0625
     """Loss weight of the squared error of K for λ up to the first one: its square, as in the score."""
     beta_m: float = 1e-4
     """Loss weight of the squared error of M's codes."""
-    learning_rate: float = 5e-4
+    learning_rate: float = 1e-3
     """Learning rate (Adam)."""
-    update_steps: int = 2
+    update_steps: int = 4
     """Updates in each ten steps."""
-    batch_size: int = 256
+    batch_size: int = 128
     """Minibatch size."""
+    sync_every: int = 100
+    """Environment steps between two updates of the target network."""
     octaves: int = 6
     """Wavelengths of the sine and cosine inputs for the row and the column; 0 for none."""
     buffer_size: int = 50_000
@@ -150,6 +152,8 @@ class NetworkConfig:
             learning_rate=self.learning_rate,
             update_steps=self.update_steps,
             batch_size=self.batch_size,
+            phi_batch=1,  # φ predicts codes for adaptation without steps; nothing uses it here
+            sync_every=self.sync_every,
             octaves=self.octaves,
             buffer_size=self.buffer_size,
         )

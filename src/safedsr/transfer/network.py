@@ -118,7 +118,7 @@ def init_trials(seeds: Array, kit: Kit) -> Lane:
     return jax.vmap(partial(init, kit=kit))(seeds)
 
 
-@partial(jax.jit, static_argnames="kit", donate_argnums=0)
+@partial(jax.jit, static_argnames="kit")
 def begin_trials(lanes: Lane, params: Rewards, kit: Kit) -> Lane:
     """The start of another task in every trial."""
     return _spread(partial(begin, kit=kit))(lanes, params)
@@ -153,7 +153,7 @@ def run_trials(lanes: Lane, params: Rewards, kit: Kit) -> tuple[Lane, Report]:
     periods = np.stack([np.asarray(counts) for counts in found], 1)  # [trials, periods, 4]
     parts = periods.reshape(len(periods), max(steps // PART, 1), -1, 4).sum(2)
     reward, traps, goal, length = np.moveaxis(np.asarray(greedy_trials(lanes, params, kit)), -1, 0)
-    none = np.zeros(len(parts))
+    none = jnp.zeros(len(parts))
     return lanes, Report(
         reward=parts[..., 0],
         traps=parts[..., 1],

@@ -129,8 +129,13 @@ class NetworkConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        fits = self.steps >= 1 and self.steps % min(self.steps, PART) == 0 and PART % self.agent.period == 0
-        require(fits and self.steps % self.agent.period == 0, "steps", self.steps, f"give a multiple of {PART}")
+        whole = self.steps >= 1 and self.steps % PART == 0
+        require(whole, "steps", self.steps, f"give a multiple of {PART}")
+
+    @property
+    def chunk(self) -> int:
+        """Environment steps of one compiled call: as many as there are before the first update."""
+        return self.agent.train_start
 
     @property
     def agent(self) -> SafeDsrPlusConfig:

@@ -83,11 +83,10 @@ def with_rewards(agent: State, params: Rewards, kit: Kit) -> State:
 
 
 def advance(lane: Lane, params: Rewards, now: Array, phase: str, kit: Kit) -> tuple[Lane, Array]:
-    """Learn for one period of the trainer; also the sums of reward, trap entries, episodes and goals."""
-    before = lane.episode
-    after, record, _ = loop.advance(
-        kit.trainer, kit.environment, lane, params, kit.aim, now, phase=phase, periods=1, discount=1.0
-    )
+    """Some periods of the trainer, a chunk of steps; also the sums of reward, trap entries, episodes and goals."""
+    before, trainer = lane.episode, kit.trainer
+    periods = kit.config.chunk // trainer.period
+    after, record, _ = loop.advance(trainer, kit.environment, lane, params, kit.aim, now, phase=phase, periods=periods)
     ended = record.done.astype(jnp.float32)
     reward = ended @ record.ret + after.episode.ret - before.ret  # records have the sums of episodes so far
     traps = ended @ record.cost[:, 0] + after.episode.cost[0] - before.cost[0]
@@ -126,7 +125,7 @@ def begin_trials(lanes: Lane, params: Rewards, kit: Kit) -> Lane:
 
 @partial(jax.jit, static_argnames=("phase", "kit"), donate_argnums=0)
 def advance_trials(lanes: Lane, params: Rewards, now: Array, phase: str, kit: Kit) -> tuple[Lane, Array]:
-    """One period in every trial."""
+    """A chunk of steps in every trial."""
     return _spread(lambda lane, params: advance(lane, params, now, phase, kit))(lanes, params)
 
 
@@ -143,15 +142,15 @@ def _spread(function):
 
 def run_trials(lanes: Lane, params: Rewards, kit: Kit) -> tuple[Lane, Report]:
     """One task of every trial: states and parameters have a leading axis."""
-    steps, trainer, first = kit.config.steps, kit.trainer, int(lanes.agent.count[0])
+    config, trainer, first = kit.config, kit.trainer, int(lanes.agent.count[0])
     if first:
         lanes = begin_trials(lanes, params, kit)
     found = []
-    for now in range(first, first + steps, trainer.period):
+    for now in range(first, first + config.steps, config.chunk):
         lanes, counts = advance_trials(lanes, params, np.int32(now), trainer.phase_at(now)[0], kit)
         found.append(counts)
-    periods = np.stack([np.asarray(counts) for counts in found], 1)  # [trials, periods, 4]
-    parts = periods.reshape(len(periods), max(steps // PART, 1), -1, 4).sum(2)
+    chunks = np.stack([np.asarray(counts) for counts in found], 1)  # [trials, chunks, 4]
+    parts = chunks.reshape(len(chunks), config.steps // PART, -1, 4).sum(2)
     reward, traps, goal, length = np.moveaxis(np.asarray(greedy_trials(lanes, params, kit)), -1, 0)
     none = jnp.zeros(len(parts))
     return lanes, Report(

@@ -67,6 +67,26 @@ def transfer_network() -> str:
 
 
 @text
+def transfer_tried() -> str:
+    """Settings of the network that were tried on other tasks, means over two trials and a few tasks."""
+    columns = {"reward": 0, "traps": 0, "greedy_reward": 2, "greedy_traps": 2, "greedy_goal": 2}
+    lines = [
+        [row["changed"], row["trials"].replace("-", "–"), row["tasks"].replace("-", "–")]
+        + [formats.fixed(float(row[name]), digits) for name, digits in columns.items()]
+        for row in sources.rows("transfer/tried/network.csv")
+    ]
+    return formats.table(["settings", "trials", "tasks", *(MEASURES[name][0] for name in columns)], lines)
+
+
+@text
+def transfer_planned(what: str, digits: str) -> str:
+    """What planning over the network's memory finds ("planned"), "network", "table", "states", …: the mean over trials."""
+    found = [float(row[what]) for row in sources.rows("transfer/planned/network.csv")]
+    mean = sum(found) / len(found)
+    return formats.fixed(mean, int(digits)) if int(digits) else formats.count(mean)
+
+
+@text
 def transfer_own(agent: str, what: str, first: str, last: str, digits: str) -> str:
     """Something ("reward", "traps", "lambda", …) on our own tasks: the mean over trials and the tasks first to last."""
     some = _courses(OWN)[agent].values[what][:, int(first) - 1 : int(last)]

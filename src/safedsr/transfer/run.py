@@ -14,7 +14,7 @@ import numpy as np
 from safedsr.envs.twins.four_room import Rewards
 from safedsr.runs import storage
 from safedsr.transfer import saved
-from safedsr.transfer.arms import find_arm, make_agent
+from safedsr.transfer.arms import Agent, find_arm, make_agent
 from safedsr.transfer.saved import WORK, Place
 from safedsr.transfer.summary import SHAPES
 from safedsr.transfer.tasks import digest
@@ -26,6 +26,18 @@ COLUMNS = (
     *("seconds", "reward_every_1000", "traps_every_1000", SHAPES),
 )
 Row = dict[str, Any]
+
+
+def open_run(
+    name: str, tasks: np.ndarray, trials: Sequence[int], out: Path, steps: int | None = None
+) -> tuple[Agent, Place]:
+    """An agent by name, and where its run is kept; `steps` a task, if not as many as it usually has."""
+    config = find_arm(name)
+    if steps is not None:
+        config = replace(config, steps=steps)
+    about = {"arm": name, "trials": " ".join(map(str, trials)), "config": repr(config), "tasks": digest(tasks)}
+    files = out / f"{name}.csv", out / WORK / f"{name}.safetensors"
+    return make_agent(config), Place(*files, about, name, tuple(trials), tasks, config.steps)
 
 
 def run_arm(
@@ -42,14 +54,8 @@ def run_arm(
 
     After the time `until` no further task begins, but each call finishes one at least; the same call goes on later.
     """
-    config = find_arm(name)
-    if steps is not None:
-        config = replace(config, steps=steps)
-    agent = make_agent(config)
+    agent, place = open_run(name, tasks, trials, out, steps)
     storage.make_folder(out)
-    about = {"arm": name, "trials": " ".join(map(str, trials)), "config": repr(config), "tasks": digest(tasks)}
-    files = out / f"{name}.csv", out / WORK / f"{name}.safetensors"
-    place = Place(*files, about, name, tuple(trials), tasks, config.steps)
     state, rows = saved.resume(place, agent)
     done, count = len(rows) // len(trials), tasks.shape[1]
     if state is None and done < count:

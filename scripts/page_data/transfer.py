@@ -80,7 +80,7 @@ def transfer_tried() -> str:
 
 @text
 def transfer_planned(what: str, digits: str) -> str:
-    """What planning over the network's memory finds ("planned"), "network", "table", "states", …: the mean over trials."""
+    """A column of the plans over the network's memory ("planned", "network", "states", …), the mean over trials."""
     found = [float(row[what]) for row in sources.rows("transfer/planned/network.csv")]
     mean = sum(found) / len(found)
     return formats.fixed(mean, int(digits)) if int(digits) else formats.count(mean)
@@ -91,6 +91,20 @@ def transfer_own(agent: str, what: str, first: str, last: str, digits: str) -> s
     """Something ("reward", "traps", "lambda", …) on our own tasks: the mean over trials and the tasks first to last."""
     some = _courses(OWN)[agent].values[what][:, int(first) - 1 : int(last)]
     return formats.fixed(some.mean(), int(digits)) if int(digits) else formats.count(some.mean())
+
+
+@text
+def transfer_own_trial(agent: str, which: str, what: str) -> str:
+    """Something on our own tasks in the "worst" or "best" trial of an agent: the mean over its tasks."""
+    found = _courses(OWN)[agent].means(what)
+    return formats.count({"worst": min, "best": max}[which](found))
+
+
+@text
+def transfer_own_ratio(agent: str, other: str, what: str) -> str:
+    """How many times as much of something one agent has as another on the same of our own tasks, by their IQM."""
+    both = [_courses(OWN)[name].summary(what).iqm for name in (agent, other)]
+    return formats.factor(both[0] / both[1])
 
 
 @text

@@ -5,8 +5,9 @@ task the memory gets the new rewards, and the row Q of M becomes what the rows o
 learning. It has no library of policies.
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -135,7 +136,7 @@ def greedy_trials(lanes: Lane, params: Rewards, kit: Kit) -> Array:
     return _spread(partial(greedy_episode, kit=kit))(lanes, params)
 
 
-def _spread(function):
+def _spread(function: Callable[..., Any]) -> Callable[..., Any]:
     """Mapped over trials: one after the other on a CPU, where the data of one trial fit into its cache."""
     return one_by_one(function, (0, 0)) if jax.default_backend() == "cpu" else jax.vmap(function)
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from safedsr.errors import UserError
 from safedsr.transfer import tasks as sets
-from safedsr.transfer.run import ARMS, run_arm
+from safedsr.transfer.arms import ARMS
+from safedsr.transfer.run import run_arm
 from safedsr.transfer.summary import read_courses
 
 

@@ -25,10 +25,13 @@ MEASURES = {  # title, digits, whether more is better
 }
 
 
+OWN = "transfer/own-tasks"  # the network, and the table on the same tasks, which are not those of SFT-CoP's file
+
+
 @cache
-def _courses() -> dict[str, Course]:
+def _courses(folder: str = "transfer") -> dict[str, Course]:
     """The agents by name."""
-    return {course.agent: course for course in read_courses([sources.RESULTS / "transfer"])}
+    return {course.agent: course for course in read_courses([sources.RESULTS / folder])}
 
 
 def _cell(found: Summary, digits: int) -> str:
@@ -47,6 +50,61 @@ def transfer(which: str) -> str:
         shown = [_cell(course.summary(name), digits) for name, (_, digits, _) in MEASURES.items()]
         lines.append([course.name, f"{len(course.trials)} × {course.values['reward'].shape[1]}", *shown])
     return formats.table(head, lines)
+
+
+@text
+def transfer_network() -> str:
+    """The network and the table on our own tasks; and the table and SFT-CoP on as many tasks of SFT-CoP's file."""
+    network = _courses(OWN)["network"]
+    trials, tasks = network.trials, network.values["reward"].shape[1]
+    pairs = [("ours", _courses(OWN), ("network", "known")), ("SFT-CoP's file", _courses(), ("known", "sftcopql"))]
+    lines = []
+    for whose, courses, names in pairs:
+        for course in (courses[name].only(trials, tasks) for name in names):
+            shown = [_cell(course.summary(name), digits) for name, (_, digits, _) in MEASURES.items()]
+            lines.append([course.name, whose, f"{len(trials)} × {tasks}", *shown])
+    return formats.table(["agent", "tasks", "trials × tasks", *(title for title, _, _ in MEASURES.values())], lines)
+
+
+@text
+def transfer_tried() -> str:
+    """Settings of the network that were tried on other tasks, means over two trials and a few tasks."""
+    columns = {"reward": 0, "traps": 0, "greedy_reward": 2, "greedy_traps": 2, "greedy_goal": 2}
+    lines = [
+        [row["changed"], row["trials"].replace("-", "–"), row["tasks"].replace("-", "–")]
+        + [formats.fixed(float(row[name]), digits) for name, digits in columns.items()]
+        for row in sources.rows("transfer/tried/network.csv")
+    ]
+    return formats.table(["settings", "trials", "tasks", *(MEASURES[name][0] for name in columns)], lines)
+
+
+@text
+def transfer_planned(what: str, digits: str) -> str:
+    """A column of the plans over the network's memory ("planned", "network", "states", …), the mean over trials."""
+    found = [float(row[what]) for row in sources.rows("transfer/planned/network.csv")]
+    mean = sum(found) / len(found)
+    return formats.fixed(mean, int(digits)) if int(digits) else formats.count(mean)
+
+
+@text
+def transfer_own(agent: str, what: str, first: str, last: str, digits: str) -> str:
+    """Something ("reward", "traps", "lambda", …) on our own tasks: the mean over trials and the tasks first to last."""
+    some = _courses(OWN)[agent].values[what][:, int(first) - 1 : int(last)]
+    return formats.fixed(some.mean(), int(digits)) if int(digits) else formats.count(some.mean())
+
+
+@text
+def transfer_own_trial(agent: str, which: str, what: str) -> str:
+    """Something on our own tasks in the "worst" or "best" trial of an agent: the mean over its tasks."""
+    found = _courses(OWN)[agent].means(what)
+    return formats.count({"worst": min, "best": max}[which](found))
+
+
+@text
+def transfer_own_ratio(agent: str, other: str, what: str) -> str:
+    """How many times as much of something one agent has as another on the same of our own tasks, by their IQM."""
+    both = [_courses(OWN)[name].summary(what).iqm for name in (agent, other)]
+    return formats.factor(both[0] / both[1])
 
 
 @text

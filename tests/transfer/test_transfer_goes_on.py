@@ -8,7 +8,7 @@ import pytest
 
 from safedsr.cli import main
 from safedsr.errors import UserError
-from safedsr.transfer import saved
+from safedsr.transfer import arms, saved
 from safedsr.transfer import tasks as sets
 from safedsr.transfer.others import Experiment, beside, require_same_tasks
 from safedsr.transfer.run import run_arm, write_rows
@@ -126,10 +126,10 @@ def test_a_state_of_another_version_is_refused(folder, given):
 
 def test_a_run_without_a_state_begins_anew_only_before_its_first_save(folder, given, monkeypatch):
     (folder / STATE).unlink()
-    monkeypatch.setattr(saved, "SAVED_EVERY", 1)
+    monkeypatch.setattr(arms, "SAVED_EVERY", 1)
     with pytest.raises(UserError, match="but no state to go on from; choose another --out, or delete it"):
         go_on(folder, given)
-    monkeypatch.setattr(saved, "SAVED_EVERY", 2)  # killed during the first save
+    monkeypatch.setattr(arms, "SAVED_EVERY", 2)  # killed during the first save
     assert len(go_on(folder, given, until=time.time() - 1)) == 2
     other = [{**row, "rewards_of_shapes": "0 0 0"} for row in rows_in(folder)]
     (folder / STATE).unlink()

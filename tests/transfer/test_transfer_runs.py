@@ -10,9 +10,10 @@ from safedsr.cli import main
 from safedsr.errors import UserError
 from safedsr.figures.transfer import draw_all
 from safedsr.transfer import tasks as sets
+from safedsr.transfer.arms import ARMS
 from safedsr.transfer.config import TransferConfig
 from safedsr.transfer.others import Experiment, beside
-from safedsr.transfer.run import ARMS, run_arm, write_rows
+from safedsr.transfer.run import run_arm, write_rows
 from safedsr.transfer.summary import pack, read_courses, summary_rows
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")

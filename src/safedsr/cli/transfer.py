@@ -27,7 +27,11 @@ def transfer(
     quick: Annotated[bool, tyro.conf.arg(help="Few trials, tasks and steps, to test that everything runs.")] = False,
     full: Annotated[bool, tyro.conf.arg(help="Ten trials of 128 tasks of 20 000 steps.")] = False,
     agents: Annotated[
-        tuple[str, ...], tyro.conf.arg(help="Only these agents; all of ours if not given; spaces or commas between.")
+        tuple[str, ...],
+        tyro.conf.arg(
+            help="Only these agents; all of ours with a table if not given ('network' takes hours); spaces or commas "
+            "between."
+        ),
     ] = (),
     weights: Annotated[
         Path | None,
@@ -61,10 +65,11 @@ def transfer(
     ):
         if not 1 <= value <= most:
             raise UserError(f"--{name} is {value}; give 1 to {most}")
+    from safedsr.transfer.arms import TABLES, find_arm
     from safedsr.transfer.others import beside, require_same_tasks
-    from safedsr.transfer.run import ARMS, find_arm, run_arm
+    from safedsr.transfer.run import run_arm
 
-    chosen = tuple(dict.fromkeys(name for text in agents for name in text.split(",") if name)) or tuple(ARMS)
+    chosen = tuple(dict.fromkeys(name for text in agents for name in text.split(",") if name)) or tuple(TABLES)
     lengths = [QUICK_STEPS if quick else config.steps for config in map(find_arm, chosen)]
     folder = out or Path("runs") / ("transfer-quick" if quick else "transfer")
     there = _others_in(folder, chosen)

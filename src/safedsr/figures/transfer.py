@@ -14,7 +14,7 @@ from safedsr.runs.metrics import iqm
 from safedsr.transfer.summary import KEPT, NAMES, WITHIN_NAMES, Course
 
 SMOOTH = 8  # tasks that a point of the curve of one task's end averages over
-MAIN = ("sftcopql", "rnsfql", "rasfql", "known", "unknown")
+MAIN = ("sftcopql", "rnsfql", "rasfql", "known", "unknown", "network")
 WHOLE = "known"  # the agent whose parts are left out one by one
 RESAMPLES = 2000  # of the bootstrap
 

@@ -1,8 +1,9 @@
-"""Settings of the agent that learns many tasks in a row. No JAX here."""
+"""Settings of the agents that learn many tasks in a row. No JAX here."""
 
 from dataclasses import dataclass
 
-from safedsr.core.config import MultiplierConfig
+from safedsr.agents.plus.config import SafeDsrPlusConfig
+from safedsr.core.config import EpsilonSchedule, MultiplierConfig
 from safedsr.validation import check_fields, require
 
 PART = 1000  # steps between two counts in the report of a task
@@ -83,4 +84,81 @@ class TransferConfig:
             lam_step=self.lam_step,
             lam_most=self.lam_most,
             chance=self.chance,
+        )
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """SafeDSR-plus with its network; the agent knows what `TransferConfig.known` says.
+
+    What is not named here is a default of SafeDSR-plus. λ and its limits are in units of the largest return so far.
+    """
+
+    steps: int = 20_000
+    """Environment steps in each task."""
+    epsilon: float = 0.12
+    """Probability of a random action while the agent learns; targets count it."""
+    gamma: float = 0.95
+    """Discount factor."""
+    budget: float = 0.0
+    """Largest allowed number of trap entries in an episode."""
+    lam_start: float = 0.25
+    """First λ."""
+    lam_step: float = 0.1
+    """λ rises by this after an episode over its budget."""
+    lam_most: float = 0.5
+    """Largest λ."""
+    chance: float = 0.02
+    """Share of episodes over the budget at which λ stays as it is."""
+    beta_c: float = 0.0625
+    """Loss weight of the squared error of K for λ up to the first one: its square, as in the score."""
+    beta_m: float = 1e-4
+    """Loss weight of the squared error of M's codes."""
+    learning_rate: float = 1e-3
+    """Learning rate (Adam)."""
+    update_steps: int = 4
+    """Updates in each ten steps."""
+    batch_size: int = 128
+    """Minibatch size."""
+    sync_every: int = 100
+    """Environment steps between two updates of the target network."""
+    octaves: int = 6
+    """Wavelengths of the sine and cosine inputs for the row and the column; 0 for none."""
+    buffer_size: int = 50_000
+    """Steps that the memory holds."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        whole = self.steps >= 1 and self.steps % PART == 0
+        require(whole, "steps", self.steps, f"give a multiple of {PART}")
+
+    @property
+    def chunk(self) -> int:
+        """Environment steps of one compiled call: as many as there are before the first update."""
+        return self.agent.train_start
+
+    @property
+    def agent(self) -> SafeDsrPlusConfig:
+        """The settings of SafeDSR-plus."""
+        return SafeDsrPlusConfig(
+            epsilon=EpsilonSchedule(self.epsilon, self.epsilon, 0, 0),
+            multiplier=MultiplierConfig(
+                rule="chance",
+                penalty_start=0,
+                lam_start=self.lam_start,
+                lam_step=self.lam_step,
+                lam_most=self.lam_most,
+                chance=self.chance,
+            ),
+            plan_epsilon=self.epsilon,
+            gamma=self.gamma,
+            beta_c=self.beta_c,
+            beta_m=self.beta_m,
+            learning_rate=self.learning_rate,
+            update_steps=self.update_steps,
+            batch_size=self.batch_size,
+            phi_batch=1,  # φ predicts codes for adaptation without steps; nothing uses it here
+            sync_every=self.sync_every,
+            octaves=self.octaves,
+            buffer_size=self.buffer_size,
         )

@@ -10,7 +10,6 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from safedsr.core import multiplier
@@ -222,8 +221,3 @@ def run_trials(s: Traveller, params: PyTree, before: PyTree, tools: Tools) -> tu
 def init_trials(seeds: Array, tools: Tools) -> Traveller:
     """The agents of several trials."""
     return jax.vmap(lambda seed: init(jax.random.key(seed), tools))(seeds)
-
-
-def numbers(report: Report) -> dict[str, np.ndarray]:
-    """A report of several trials as NumPy arrays."""
-    return {name: np.asarray(value) for name, value in report._asdict().items()}

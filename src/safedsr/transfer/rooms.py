@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from safedsr.envs.twins.four_room import EVENTS, KINDS, Map, cells, event, read_map
+from safedsr.envs.twins.four_room import EVENTS, KINDS, Map, cells, event, read_map, worth
 from safedsr.errors import UserError
 from safedsr.transfer import guess as guesses
 from safedsr.transfer.guess import Guess
@@ -50,8 +50,7 @@ def rooms_of(known: bool, plan: Map | None = None) -> Rooms:
 
         def true_weights(guess: Guess, params: PyTree, curiosity: float) -> Weights:
             del guess, curiosity
-            worth = jnp.concatenate([jnp.zeros(1), jnp.asarray(params.shapes), jnp.array([1.0, 0.0])])
-            return Weights(worth, trap)
+            return Weights(worth(params), trap)
 
         n = len(EVENTS)
         return Rooms(count, n, n, key, lambda obs: event(obs, plan), lambda guess: jnp.eye(n), true_weights)

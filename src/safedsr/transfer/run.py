@@ -11,28 +11,15 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from safedsr.envs.twins.four_room import Rewards, make_four_room
-from safedsr.errors import unknown
+from safedsr.envs.twins.four_room import Rewards
 from safedsr.runs import storage
-from safedsr.transfer import learner, saved
-from safedsr.transfer.config import TransferConfig
-from safedsr.transfer.rooms import rooms_of
-from safedsr.transfer.saved import SAVED_EVERY, WORK, Place
+from safedsr.transfer import saved
+from safedsr.transfer.arms import Agent, find_arm, make_agent
+from safedsr.transfer.saved import WORK, Place
 from safedsr.transfer.summary import SHAPES
 from safedsr.transfer.tasks import digest
-from safedsr.transfer.traveller import Tools
+from safedsr.transfer.traveller import numbers
 
-EPISODE = 200  # steps
-
-ARMS: dict[str, TransferConfig] = {
-    "known": TransferConfig(),  # knows rewards, and what each step led to, as SFT-CoP's agents do
-    "unknown": TransferConfig(known=False, library=4, refresh=2),  # knows nothing; rewards and costs are observed
-    "known-no-library": TransferConfig(library=0),
-    "known-no-rehearsal": TransferConfig(rehearse=0),
-    "known-no-memory": TransferConfig(remember=False),  # M and the stored policies stay
-    "known-no-memory-no-library": TransferConfig(remember=False, library=0),  # only M of the task before stays
-    "known-no-foresight": TransferConfig(foresee=False),
-}
 COLUMNS = (
     *("agent", "trial", "task", "reward", "traps", "episodes", "goals"),
     *("greedy_reward", "greedy_traps", "greedy_goal", "greedy_steps", "lambda", "states", "stored", "borrowed", "lost"),
@@ -41,17 +28,16 @@ COLUMNS = (
 Row = dict[str, Any]
 
 
-def find_arm(name: str) -> TransferConfig:
-    """The settings of an agent of ours by name."""
-    if name not in ARMS:
-        raise unknown("agent", name, ARMS)
-    return ARMS[name]
-
-
-def tools_for(config: TransferConfig) -> Tools:
-    """The static arguments of the compiled functions."""
-    rooms = rooms_of(config.known)
-    return Tools(config, make_four_room(EPISODE, known=config.known), rooms)
+def open_run(
+    name: str, tasks: np.ndarray, trials: Sequence[int], out: Path, steps: int | None = None
+) -> tuple[Agent, Place]:
+    """An agent by name, and where its run is kept; `steps` a task, if not as many as it usually has."""
+    config = find_arm(name)
+    if steps is not None:
+        config = replace(config, steps=steps)
+    about = {"arm": name, "trials": " ".join(map(str, trials)), "config": repr(config), "tasks": digest(tasks)}
+    files = out / f"{name}.csv", out / WORK / f"{name}.safetensors"
+    return make_agent(config), Place(*files, about, name, tuple(trials), tasks, config.steps)
 
 
 def run_arm(
@@ -68,39 +54,33 @@ def run_arm(
 
     After the time `until` no further task begins, but each call finishes one at least; the same call goes on later.
     """
-    config = find_arm(name)
-    if steps is not None:
-        config = replace(config, steps=steps)
-    tools = tools_for(config)
+    agent, place = open_run(name, tasks, trials, out, steps)
     storage.make_folder(out)
-    about = {"arm": name, "trials": " ".join(map(str, trials)), "config": repr(config), "tasks": digest(tasks)}
-    files = out / f"{name}.csv", out / WORK / f"{name}.safetensors"
-    place = Place(*files, about, name, tuple(trials), tasks, config.steps)
-    state, rows = saved.resume(place, tools)
+    state, rows = saved.resume(place, agent)
     done, count = len(rows) // len(trials), tasks.shape[1]
     if state is None and done < count:
-        state = learner.init_trials(jnp.asarray(trials), tools)
+        state = agent.init(jnp.asarray(trials))
     first = done
     if done == count:
         say(f"{name}: its table is complete")
     while done < count and (done == first or time.time() < until):
         began = time.perf_counter()
         now, before = (Rewards(jnp.asarray(tasks[:, t])) for t in (done, max(done - 1, 0)))
-        state, report = learner.run_trials(state, now, before, tools)
-        found = learner.numbers(report)
+        state, report = agent.task(state, now, before)
+        found = numbers(report)
         rows += _rows(name, trials, tasks, done + 1, found, time.perf_counter() - began)
         done += 1
         write_rows(out / f"{name}.csv", rows)
-        if done % SAVED_EVERY == 0 and done < count:
-            saved.save(place, state, len(rows))
+        if done % agent.save_every == 0 and done < count:
+            saved.save(place, agent.used(state), len(rows))
         say(
             f"{name}: task {done} of {count}, reward {found['reward'].sum(1).mean():.0f}, "
             f"trap entries {found['traps'].sum(1).mean():.0f}, {time.perf_counter() - began:.1f} s"
         )
     if done == count:
         saved.finish(place, len(rows))
-    elif state is not None and done % SAVED_EVERY:
-        saved.save(place, state, len(rows))
+    elif state is not None and done % agent.save_every:
+        saved.save(place, agent.used(state), len(rows))
     return rows
 
 

@@ -11,14 +11,12 @@ import numpy as np
 
 from safedsr.errors import UserError
 from safedsr.runs import storage
-from safedsr.transfer import learner
+from safedsr.transfer.arms import Agent
 from safedsr.transfer.config import PART
 from safedsr.transfer.summary import NEEDED, ROUNDED, SHAPES, read_rows
-from safedsr.transfer.tables import CHUNK
-from safedsr.transfer.traveller import Tools, Traveller
+from safedsr.types import PyTree
 
 WORK = ".work"  # states of unfinished runs
-SAVED_EVERY = 16  # tasks
 
 
 class Place(NamedTuple):
@@ -38,10 +36,10 @@ class Place(NamedTuple):
         return self.tasks.shape[0] * self.tasks.shape[1]
 
 
-def resume(place: Place, tools: Tools) -> tuple[Traveller | None, list[dict[str, Any]]]:
+def resume(place: Place, agent: Agent) -> tuple[PyTree | None, list[dict[str, Any]]]:
     """The state and the rows to go on from; no state before the first task, and none after the last one."""
     if not place.state.is_file():
-        return None, _rows_without_state(place)
+        return None, _rows_without_state(place, agent.save_every)
     anew = f"to begin anew, delete {place.state} and {place.table}"
     try:
         tensors, found = storage.read_tensors(place.state)
@@ -60,10 +58,10 @@ def resume(place: Place, tools: Tools) -> tuple[Traveller | None, list[dict[str,
         )
     if len(rows) == place.whole:
         return None, rows
-    return _restored(tensors, place, tools, anew), rows[:count]
+    return _restored(tensors, place, agent, anew), rows[:count]
 
 
-def _rows_without_state(place: Place) -> list[dict[str, Any]]:
+def _rows_without_state(place: Place, save_every: int) -> list[dict[str, Any]]:
     """All rows of a complete table; none if there is no table, or if it was left before the first save."""
     if not place.table.is_file():
         return []
@@ -75,7 +73,7 @@ def _rows_without_state(place: Place) -> list[dict[str, Any]]:
         )
     if len(rows) == place.whole:
         return rows
-    if len(rows) > SAVED_EVERY * len(place.trials):
+    if len(rows) > save_every * len(place.trials):
         raise UserError(
             f"{place.table} is there, but no state to go on from; choose another --out, or delete it to begin anew"
         )
@@ -105,32 +103,33 @@ def _is_row(row: dict[str, str], place: Place, trial: int, task: int) -> bool:
     )
 
 
-def save(place: Place, state: Traveller, rows: int) -> None:
-    """Save the state after so many rows; of the memory and the tables, only the states in use."""
-    used = min(-(-int(state.memory.count.max()) // CHUNK) * CHUNK, state.table.shape[1])
-    small = state._replace(
-        key=jax.random.key_data(state.key),
-        table=state.table[:, :used],
-        memory=state.memory._replace(keys=state.memory.keys[:, :used], steps=state.memory.steps[:, :used]),
-        library=state.library._replace(tables=state.library.tables[:, :, :used]),
-    )
-    tensors = {f"{n:03d}": np.asarray(leaf) for n, leaf in enumerate(jax.tree.leaves(small))}
+def save(place: Place, state: PyTree, rows: int) -> None:
+    """Save the state after so many rows."""
+    tensors = {f"{n:03d}": np.asarray(leaf) for n, leaf in enumerate(jax.tree.leaves(_plain(state)))}
     storage.make_folder(place.state.parent)
     storage.write_tensors(place.state, tensors, {**place.about, "rows": str(rows)})
 
 
-def _restored(tensors: dict[str, np.ndarray], place: Place, tools: Tools, anew: str) -> Traveller:
-    """The state that was saved; states that were not in use then are as at the start."""
-    start = learner.init_trials(jnp.asarray(place.trials), tools)
-    start = start._replace(key=jax.random.key_data(start.key))
-    leaves, shape = jax.tree.flatten(start)
+def _restored(tensors: dict[str, np.ndarray], place: Place, agent: Agent, anew: str) -> PyTree:
+    """The state that was saved; what was not in use then is as at the start."""
+    start = agent.init(jnp.asarray(place.trials))
+    leaves, shape = jax.tree.flatten(_plain(start))
     found = [tensors[name] for name in sorted(tensors)]
     if len(found) != len(leaves) or not all(map(_within, found, leaves)):
         raise UserError(f"{place.state} is of another version of safedsr; {anew}")
     state = jax.tree.unflatten(
         shape, [leaf.at[tuple(map(slice, new.shape))].set(new) for new, leaf in zip(found, leaves, strict=True)]
     )
-    return state._replace(key=jax.random.wrap_key_data(state.key))
+    return jax.tree.map(lambda x, like: jax.random.wrap_key_data(x) if _is_key(like) else x, state, start)
+
+
+def _plain(state: PyTree) -> PyTree:
+    """The state with integers in place of random keys."""
+    return jax.tree.map(lambda x: jax.random.key_data(x) if _is_key(x) else x, state)
+
+
+def _is_key(leaf: jax.Array) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _within(new: np.ndarray, leaf: jax.Array) -> bool:

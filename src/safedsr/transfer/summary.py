@@ -24,6 +24,7 @@ NAMES = {
     "known-no-memory": "ours, no memory of steps",
     "known-no-memory-no-library": "ours, no memory of steps, no library",
     "known-no-foresight": "ours, ε not foreseen",
+    "network": "ours, network, same knowledge",
 }
 EXTRA = ("lambda",)  # columns of some tables
 SHAPES = "rewards_of_shapes"  # the column of some tables that says what the task is

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from safedsr.core import multiplier
@@ -103,3 +104,18 @@ def plan_of(s: Traveller, direction: Array, tools: Tools) -> Plan:
     usual = s.usual if config.remember else None
     epsilon = config.epsilon if config.foresee else 0.0
     return Plan(s.memory, features_of(s, tools), direction, usual, config.gamma, epsilon)
+
+
+def used(s: Traveller) -> Traveller:
+    """The agents of several trials, with those entries of the memory and the tables only that are in use."""
+    count = min(-(-int(s.memory.count.max()) // tables.CHUNK) * tables.CHUNK, s.table.shape[1])
+    return s._replace(
+        table=s.table[:, :count],
+        memory=s.memory._replace(keys=s.memory.keys[:, :count], steps=s.memory.steps[:, :count]),
+        library=s.library._replace(tables=s.library.tables[:, :, :count]),
+    )
+
+
+def numbers(report: Report) -> dict[str, np.ndarray]:
+    """A report of several trials as NumPy arrays."""
+    return {name: np.asarray(value) for name, value in report._asdict().items()}

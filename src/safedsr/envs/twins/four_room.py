@@ -86,11 +86,15 @@ def event(obs: Array, plan: Map) -> Array:
     return jnp.where(obs[-1] == TOOK, kind, jnp.where(obs[-1] == MOVED, entered, 0))
 
 
+def worth(rewards: Rewards) -> Array:
+    """The reward of each entry of `EVENTS`."""
+    return jnp.concatenate([jnp.zeros(1), jnp.asarray(rewards.shapes), jnp.array([1.0, 0.0])])
+
+
 def outcome(obs: Array, rewards: Rewards, plan: Map) -> tuple[Array, Array]:
     """Reward and cost [1] of the step that led to an observation."""
     found = event(obs, plan)
-    worth = jnp.concatenate([jnp.zeros(1), jnp.asarray(rewards.shapes), jnp.array([1.0, 0.0])])
-    return worth[found], (found == KINDS + 2).astype(jnp.float32)[None]
+    return worth(rewards)[found], (found == KINDS + 2).astype(jnp.float32)[None]
 
 
 def events(plan: Map) -> Groups:

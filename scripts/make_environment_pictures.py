@@ -32,6 +32,7 @@ TITLES = {
     "four-room": "four-room",
     "sft-cop-maze": "maze of SFT-CoP",
     "highway": "highway-env",
+    "lunar-lander": "LunarLander",
 }
 
 
@@ -45,21 +46,25 @@ def changes() -> None:
     found = [row for row in rows("measured.csv") if row["algorithm"] == "safedsr-plus"]
     shown = [name for name in TITLES if any(row["environment"] == name for row in found)]
     size = (1.25 * len(shown) + 0.4, 3.4)
-    figure, axes = plt.subplots(2, len(shown), figsize=size, layout="constrained", sharex=True)
+    figure, axes = plt.subplots(2, len(shown), figsize=size, layout="constrained", sharex="col")
     for (row, column), (at, name) in product(enumerate(("safe", "return")), enumerate(shown)):
         axis, jitter = axes[row, at], np.random.default_rng(0)
-        for place, stage in enumerate(STAGES):
-            values = [float(r[column]) for r in found if (r["environment"], r["stage"]) == (name, stage)]
-            if values:
-                where = place + jitter.uniform(-0.18, 0.18, len(values))
-                axis.scatter(where, values, s=9, color=color_of("safedsr-plus"), alpha=0.6, linewidths=0)
-                axis.hlines(iqm(np.array(values)), place - 0.3, place + 0.3, color=ORACLE, linewidth=1)
-        axis.set_xticks(range(len(STAGES)), list(STAGES.values()), rotation=90)
-        axis.set_xlim(-0.5, len(STAGES) - 0.5)
+        here = {
+            stage: [float(r[column]) for r in found if (r["environment"], r["stage"]) == (name, stage)]
+            for stage in STAGES
+        }
+        here = {stage: values for stage, values in here.items() if values}
+        for place, values in enumerate(here.values()):
+            where = place + jitter.uniform(-0.18, 0.18, len(values))
+            axis.scatter(where, values, s=9, color=color_of("safedsr-plus"), alpha=0.6, linewidths=0)
+            axis.hlines(iqm(np.array(values)), place - 0.3, place + 0.3, color=ORACLE, linewidth=1)
+        axis.set_xticks(range(len(here)), [STAGES[stage] for stage in here], rotation=90)
+        axis.set_xlim(-0.5, len(here) - 0.5)
         if column == "safe":
             axis.set(title=TITLES[name], ylim=(-0.05, 1.05))
         else:
-            axis.set_ylim(bottom=min(0.0, axis.get_ylim()[0]))
+            top = max(map(max, here.values()))
+            axis.set_ylim(min(0.0, min(map(min, here.values()))) - 0.05 * top, 1.08 * top)
     axes[0, 0].set_ylabel("safe episodes, safe goals")
     axes[1, 0].set_ylabel("return")
     figure.savefig(FOLDER / "environments.png", dpi=160)

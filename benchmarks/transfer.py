@@ -31,6 +31,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--minutes", type=float, default=1e6)
     args = parser.parse_args()
+    for name, value in (("trials", args.trials), ("first-trial", args.first_trial), ("tasks", args.tasks)):
+        if value < 1:
+            raise UserError(f"--{name} is {value}; give at least 1")
     until = time.time() + 60 * args.minutes
     trials = tuple(range(args.first_trial, args.first_trial + args.trials))
     made = (

@@ -22,6 +22,8 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, help="only so many tasks, of the trials that have them")
     args = parser.parse_args()
     courses = read_courses(args.folders, args.tasks)
+    if not courses:
+        raise UserError(f"no agent in these folders has {args.tasks} tasks; nothing was written")
     for path in pack(courses, args.out):
         print(path)
     if args.figures:

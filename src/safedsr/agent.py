@@ -70,7 +70,7 @@ class Agent(TrainedPolicy):
         *,
         from_memory: bool = False,
         mixture: bool = False,
-        library: Sequence["Agent"] = (),
+        library: Sequence["Agent"] | None = None,
         **settings: Any,
     ) -> Adapted["Agent"]:
         """Apply the adaptation levels up to "cost", "penalty", "memory" or "full", or until one passes ("auto").
@@ -85,11 +85,13 @@ class Agent(TrainedPolicy):
         certificate = with_settings(certificate, {name: settings.pop(name) for name in judged})
         spend = with_settings(spend, settings)
         self.require_single("adapt")
-        if library:
-            if level not in ("auto", "penalty") or from_memory or mixture:
-                given = "from_memory" if from_memory else "mixture" if mixture else f"level '{level}'"
+        if library is not None:
+            other = [field.name for field in fields(ClimbConfig) if getattr(spend, field.name) != field.default]
+            given = [name for name, value in (("from_memory", from_memory), ("mixture", mixture)) if value] + other
+            given += [f"level '{level}'"] if level not in ("auto", "penalty") else []
+            if given:
                 raise UserError(
-                    f"{given} was given; with a library, only cost weights and one λ are adapted: leave it out"
+                    f"{given[0]} was given; with a library, only cost weights and one λ are adapted: leave it out"
                 )
             new = self.task if costs is None else costs
             return libraries.adapt_library([self, *_several(library)], new, budget, certificate, show)

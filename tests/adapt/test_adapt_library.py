@@ -87,6 +87,9 @@ def test_a_library_says_what_it_cannot_do(agent, low, tmp_path):  # noqa: F811
             wrong()
     with pytest.raises(UserError, match="level 'memory' was given"):
         agent.adapt(HIGH_ROAD, "memory", library=[low])
+    for name, value in (("updates", 7), ("penalty", "learn"), ("highest", "cost")):
+        with pytest.raises(UserError, match=f"{name} was given; with a library"):
+            agent.adapt(HIGH_ROAD, library=[low], **{name: value})
     other = walked_agent("S.G\n.C.\n...", 0.5, exact=True)
     with pytest.raises(UserError, match="no trained agent"):
         agent.library(["runs/other"], "square")

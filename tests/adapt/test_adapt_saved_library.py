@@ -118,6 +118,23 @@ def test_agents_with_other_numbers_of_costs_are_adapted_together(agent, low):  #
         agent.library([double])
 
 
+def test_loaded_agents_with_other_numbers_of_costs_are_adapted_together(trained, tmp_path):
+    one = safedsr.load(trained("safedsr-plus"), 0)
+    cells = np.asarray(one.task.params.costs[:1], np.float32)
+    one.refit(np.concatenate([cells, 2 * cells])).save(tmp_path / "two")
+    two = safedsr.load(tmp_path / "two")
+    assert len(two.task.budgets) == 2
+    for costs in (cells, np.concatenate([cells, 0 * cells])):
+        for first, other in ((one, two), (two, one)):
+            assert len(first.library([other], costs).members) == 2
+
+
+def test_agents_of_one_task_have_names_of_their_own(agent, low):  # noqa: F811
+    found = agent.adapt(HIGH_ROAD, certificate=FEW, library=[low])
+    names = [rung.level for rung in found.rungs]
+    assert len(set(names)) == 3 and names[0].startswith(agent.task.title)
+
+
 def test_agents_that_act_alike_make_no_library_and_this_is_said(agent):  # noqa: F811
     found = agent.adapt(HIGH_ROAD, certificate=FEW, library=[agent.with_policy(agent.policy)])
     assert len(found.rungs) == 1
@@ -125,8 +142,9 @@ def test_agents_that_act_alike_make_no_library_and_this_is_said(agent):  # noqa:
 
 
 def test_what_is_no_list_of_agents_is_refused(agent, low):  # noqa: F811
-    with pytest.raises(UserError, match="give one agent at least"):
-        agent.adapt(HIGH_ROAD, library=iter([]))
+    for none in ([], iter([])):
+        with pytest.raises(UserError, match="give one agent at least"):
+            agent.adapt(HIGH_ROAD, library=none)
     for wrong in (None, low, "runs/other"):
         with pytest.raises(UserError, match="is no list of agents"):
             agent.library(wrong)

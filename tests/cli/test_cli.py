@@ -180,6 +180,16 @@ def test_the_list_fits_any_terminal(capsys, monkeypatch, columns):
     assert max(map(len, capsys.readouterr().out.splitlines())) <= max(min(int(columns), 100), 66)
 
 
+@pytest.mark.parametrize("stop, reason", [(KeyboardInterrupt(), "interrupted"), (KeyboardInterrupt("why"), "why")])
+def test_ctrl_c_gives_a_reason(stop, reason, monkeypatch, capsys):
+    def run(*args):
+        raise stop
+
+    monkeypatch.setattr("safedsr.cli._run", run)
+    assert main(["envs"]) == FAILED
+    assert capsys.readouterr().err == f"safedsr: {reason}\n"
+
+
 def test_every_public_name_is_there():
     import safedsr
 

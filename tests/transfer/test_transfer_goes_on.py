@@ -145,16 +145,25 @@ def test_a_table_that_does_not_say_its_tasks_needs_sftcops_file(folder, given, t
     with pytest.raises(UserError, match="--weights is another file: give SFT-CoP's"):
         beside([tmp_path / "plain"], ours)
     assert len(beside([tmp_path / "plain"], ours._replace(sftcops=True))) == 1
-    pack([course._replace(agent="sftcopql")], tmp_path / "named")  # a packed table of other tasks says so
-    assert len(beside([tmp_path / "named"], ours)) == 1
+    own = np.stack([sets.generated(trial, 2) for trial in TRIALS])
+    pack([course._replace(agent="sftcopql", shapes=own)], tmp_path / "named")  # a packed table of our tasks says so
+    assert len(beside([tmp_path / "named"], ours._replace(tasks=own))) == 1
     with pytest.raises(UserError, match="on other tasks than those here"):
-        beside([tmp_path / "named"], ours._replace(tasks=-ours.tasks, sftcops=True))
+        beside([tmp_path / "named"], ours._replace(sftcops=True))
+
+
+def test_a_packed_table_has_no_copy_of_a_file_of_tasks(folder, tmp_path):
+    (course,) = read_courses([folder])  # not of our own set
+    assert course.shapes is not None
+    pack([course], tmp_path / "packed")
+    assert "rewards_of_shapes" not in (tmp_path / "packed/known.csv").read_text()
 
 
 def test_a_folder_with_tables_of_other_tasks_is_refused(folder, given):
     courses, ours = read_courses([folder]), Experiment(TRIALS, given, STEPS, False, ("unknown",))
     require_same_tasks(courses, ours, folder)
-    require_same_tasks(courses, ours._replace(trials=(8, 9)), folder)
+    with pytest.raises(UserError, match="with the trials 1, 2, and the trials 8, 9 are learnt here"):
+        require_same_tasks(courses, ours._replace(trials=(8, 9)), folder)
     for other in (ours._replace(tasks=-given), ours._replace(steps=2000)):
         with pytest.raises(UserError, match="has a table of 'known' with other tasks or steps"):
             require_same_tasks(courses, other, folder)

@@ -65,6 +65,14 @@ def test_an_agent_without_memory_of_steps_keeps_its_numbers_of_states(given, tmp
     assert all(after >= before > 100 for before, after in zip(first, last, strict=True))
 
 
+def test_an_agent_without_passes_for_epsilon_0_acts_by_m_as_it_is(straight, given, tmp_path):
+    rows = run_arm("known-no-settling", given, TRIALS, tmp_path, steps=STEPS, say=lambda text: None)
+    same = ("reward", "traps", "lambda", "states")  # in training
+    assert [[row[name] for name in same] for row in rows] == [[row[name] for name in same] for row in straight[1]]
+    greedy = [[row["greedy_reward"] for row in found] for found in (rows, straight[1])]
+    assert greedy[0] != greedy[1]
+
+
 def test_another_experiment_in_the_same_folder_is_refused(straight, given):
     with pytest.raises(UserError, match="other tasks, trials or settings"):
         run_arm("known", given + 1, TRIALS, straight[0], steps=STEPS)
@@ -234,9 +242,12 @@ def test_tasks_from_a_file(tmp_path):
     with pytest.raises(UserError, match="trial 3 needs lines 257 to 384"):
         sets.from_file(path, 3)
     assert not sets.is_sftcops(path)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())  # a byte order mark
+    assert np.allclose(sets.from_file(path, 1, 4), rows[:4])
     for content, reason in (
         (b"a,b\n", r"three numbers a line"),
-        (b"\n", "it is empty; give a csv file"),
+        (b"\n", "it has no numbers; give a csv file"),
+        (b"# nothing\n", "it has no numbers; give a csv file"),
         (b"\xff\xfe\x00", "cannot read tasks from"),
         (b"0,0,0\n0,-1.5,0\n", r"line 2: a reward is -1\.5; give numbers between -1 and 1"),
         (b"0,0,0\n0,0,nan\n", r"line 2: a reward is nan"),
@@ -267,6 +278,7 @@ def test_settings_are_checked():
         (["--quick", "--agents", "known,unknwon"], "did you mean 'unknown'"),
         (["--full", "--theirs", "nowhere.csv"], "cannot read nowhere.csv"),
         (["--quick", "--theirs", "nowhere.csv"], "--theirs is for --full only: with --quick, tasks have 5000 steps"),
+        (["--quick", "--agents", ","], "--agents names no agent; give some of known, unknown"),
         (["--quick", "--trials", "x"], "--trials: 'x' is no whole number"),
     ],
 )

@@ -74,8 +74,7 @@ def join(members: Sequence[AnyPolicy]) -> AnyPolicy:
     first = members[0]
     _require_kind(members)
     _require_size(members)
-    stack = functools.partial(jax.tree.map, lambda *leaves: jnp.stack(leaves))
-    learner, scale = (stack(*(getattr(one.policy, name) for one in members)) for name in ("learner", "scale"))
+    learner, scale = (_stack([getattr(one.policy, name) for one in members]) for name in ("learner", "scale"))
     values = best_values(first.trainer.values)
     of = with_precision(values, first.job.train.matmul)
     return first.changed(
@@ -86,6 +85,15 @@ def join(members: Sequence[AnyPolicy]) -> AnyPolicy:
         _values=jax.jit(of),
         _many_values=jax.jit(jax.vmap(of, (None, 0))),
     )
+
+
+def _stack(trees: Sequence[PyTree]) -> PyTree:
+    """Trees of arrays of the same sizes as one.
+
+    Their structures may differ: a layer that got rows for other costs still has the number of outputs it was made with.
+    """
+    leaves = zip(*map(jax.tree.leaves, trees), strict=True)
+    return jax.tree.unflatten(jax.tree.structure(trees[0]), [jnp.stack(same) for same in leaves])
 
 
 def _require_kind(agents: Sequence[AnyPolicy]) -> None:
@@ -110,8 +118,8 @@ def _require_size(members: Sequence[AnyPolicy]) -> None:
         counts = [len(agent.task.budgets) for agent in (other, first)]
         if counts[0] != counts[1]:
             raise UserError(
-                f"'{other.task.title}' and '{first.task.title}' have different numbers of costs ({counts[0]} and "
-                f"{counts[1]}); name the costs of the library, so that each agent gets weights for them"
+                f"{_name(other)} and {_name(first)} have different numbers of costs ({counts[0]} and {counts[1]}); "
+                "name the costs of the library, so that each agent gets weights for them"
             )
         if _shapes(other) != _shapes(first):
             raise _unfitting("has networks of other sizes", other, first)
@@ -119,9 +127,15 @@ def _require_size(members: Sequence[AnyPolicy]) -> None:
 
 def _unfitting(why: str, other: TrainedPolicy, first: TrainedPolicy) -> UserError:
     return UserError(
-        f"'{other.task.title}' does not fit '{first.task.title}': it {why}; a library needs agents of one algorithm "
-        "and size on one map"
+        f"{_name(other)} does not fit {_name(first)}: it {why}; a library needs agents of one algorithm and size on "
+        "one map"
     )
+
+
+def _name(agent: TrainedPolicy) -> str:
+    """What tells an agent from another one in an error; its own task is a new one already, if it was adapted."""
+    task = agent.job.tasks[0] if len(agent.job.tasks) == 1 else agent.task
+    return f"the agent of '{task.title}' (seed {agent.seed})"
 
 
 def _same_map(one: TrainedPolicy, other: TrainedPolicy) -> bool:
@@ -132,9 +146,16 @@ def _same_map(one: TrainedPolicy, other: TrainedPolicy) -> bool:
     return one.job.environment.name == other.job.environment.name
 
 
-def _shapes(agent: TrainedPolicy) -> Any:
-    frame = jax.tree.map(np.shape, agent.policy.learner)
-    return jax.tree.structure(agent.policy.learner), jax.tree.leaves(frame, is_leaf=lambda x: isinstance(x, tuple))
+def _shapes(agent: TrainedPolicy) -> list[tuple[int, ...]]:
+    return [np.shape(leaf) for leaf in jax.tree.leaves(agent.policy.learner)]
+
+
+def _names(agents: Sequence[TrainedPolicy]) -> list[str]:
+    """A name for each agent in tables: its task, and its seed or a number where tasks are the same."""
+    names = [agent.task.title for agent in agents]
+    seeds = [f"{name}, seed {agent.seed}" for name, agent in zip(names, agents, strict=True)]
+    told = [seed if names.count(name) > 1 else name for name, seed in zip(names, seeds, strict=True)]
+    return [f"{name}, agent {n}" if told.count(name) > 1 else name for n, name in enumerate(told, 1)]
 
 
 def adapt_library(
@@ -153,7 +174,7 @@ def adapt_library(
     enough = min(certificate.require + MARGIN, 1.0)
     unlike = distinct(agents, len(agents))
     chosen = unlike[:MOST]
-    names = [member.task.title for member in chosen]
+    names = _names(chosen)
     refitted = [refit(member, task).changed(task=task) for member in chosen]
     candidates = list(zip(names, refitted, strict=True))
     if len(refitted) > 1:

@@ -132,7 +132,7 @@ def _main(args: list[str]) -> int:
             raise
         return _say(f"out of memory: {error}; ask for less", FAILED)
     except KeyboardInterrupt as stop:
-        return _say(stop or "interrupted", FAILED)
+        return _say(str(stop) or "interrupted", FAILED)
     except SystemExit as end:  # --help
         return end.code if isinstance(end.code, int) else WRONG
     return DONE

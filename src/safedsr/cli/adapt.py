@@ -114,7 +114,7 @@ def adapt(
     if library and weights_out:
         raise UserError("--weights-out writes the weights of one policy; with --library, give --out DIR")
     agent = load(run, seed, task, environment)
-    others = load_library(library, environment) if library else ()
+    others = load_library(library, environment) if library else None
     with busy(f"adapting {run}", quiet=as_json):
         how = {"from_memory": from_memory, "mixture": mixture, "library": others}
         found = agent.adapt(new, level, budget, certificate, spend, **how)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from safedsr.transfer.summary import Course
 
 TIMES = "--quick takes about a minute on two cores; --full up to an hour for each agent, or minutes on a GPU"
-NOT_COMPARABLE = "QUICK: two trials, few tasks and steps; these numbers are NOT comparable with those of --full."
+NOT_COMPARABLE = "QUICK: few trials, tasks and steps; these numbers are NOT comparable with those of --full."
 QUICK_TASKS, QUICK_STEPS, QUICK_TRIALS = 6, 5_000, 2
 FULL_TRIALS = 10
 
@@ -65,11 +65,14 @@ def transfer(
     ):
         if not 1 <= value <= most:
             raise UserError(f"--{name} is {value}; give 1 to {most}")
-    from safedsr.transfer.arms import TABLES, find_arm
+    from safedsr.transfer.arms import ARMS, TABLES, find_arm
     from safedsr.transfer.others import beside, require_same_tasks
     from safedsr.transfer.run import run_arm
 
-    chosen = tuple(dict.fromkeys(name for text in agents for name in text.split(",") if name)) or tuple(TABLES)
+    named = tuple(dict.fromkeys(name for text in agents for name in text.split(",") if name))
+    if agents and not named:
+        raise UserError(f"--agents names no agent; give some of {', '.join(ARMS)}")
+    chosen = named or tuple(TABLES)
     lengths = [QUICK_STEPS if quick else config.steps for config in map(find_arm, chosen)]
     folder = out or Path("runs") / ("transfer-quick" if quick else "transfer")
     there = _others_in(folder, chosen)
@@ -119,6 +122,8 @@ def _show(folder: Path, others: list["Course"]) -> None:
 
     courses = in_order([*read_courses([folder]), *others])
     print_table(COLUMNS, summary_rows(courses), title="means over all tasks: IQM over trials and 95 % interval")
+    if len({(course.trials, course.values["reward"].shape[1]) for course in courses}) > 1:
+        print("note: these agents have not all learnt the same trials and tasks; compare only rows that have")
     try:
         from safedsr.figures.transfer import draw_all
     except ImportError:

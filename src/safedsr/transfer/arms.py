@@ -25,6 +25,7 @@ TABLES: dict[str, TransferConfig] = {
     "known-no-memory": TransferConfig(remember=False),  # M and the stored policies stay
     "known-no-memory-no-library": TransferConfig(remember=False, library=0),  # only M of the task before stays
     "known-no-foresight": TransferConfig(foresee=False),
+    "known-no-settling": TransferConfig(settle=0),  # at ε = 0 it acts by M as it is
 }
 ARMS: dict[str, TransferConfig | NetworkConfig] = {
     **TABLES,

@@ -56,7 +56,8 @@ class TransferConfig:
     refresh: int = 1
     """How often in a task, at its start and then every 1 000 steps, new states get the mean of their cell anew."""
     settle: int = 60
-    """Passes over the memory, for ε = 0 and without any worth of what is new, before an episode at ε = 0."""
+    """Passes over the memory, for ε = 0 and without any worth of what is new, before an episode at ε = 0; with 0 it
+    acts by M as it is."""
     bonus: float = 0.1
     """Worth of an action that was never tried in a cell."""
     curiosity: float = 0.5

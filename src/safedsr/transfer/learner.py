@@ -146,9 +146,12 @@ def settle(s: Traveller, params: PyTree, tools: Tools) -> tuple[Traveller, Array
     """The agent as it acts where there are no random actions and nothing is to be explored, and its direction.
 
     It learns from its memory for ε = 0, with rewards as they are on average, and keeps to actions that it has tried.
+    Without passes for this, it acts by M as it is.
     """
     config = tools.config
     weights = tools.rooms.weights(s.guess, params, 0.0)
+    if not config.settle:
+        return s, jnp.append(weights.w_r - s.multiplier.lam[0] * weights.w_c, 0.0)
     aim = jnp.append(weights.w_r - s.multiplier.lam[0] * weights.w_c, REFUSED)
     usual = jnp.broadcast_to(tables.novel(len(aim)), s.usual.shape)
     plan = Plan(s.memory, features_of(s, tools), aim, usual, config.gamma, 0.0)

@@ -68,6 +68,11 @@ def require_same_tasks(courses: Iterable[Course], ours: Experiment, folder: Path
         if course.agent in ours.agents:
             raise UserError(f"{folder} has a second table of '{course.agent}'; move it away, or choose another --out")
         trials = [trial for trial in ours.trials if trial in course.trials]
+        if not trials:
+            raise UserError(
+                f"{folder} has a table of '{course.agent}' with the trials {_list(course.trials)}, and the trials "
+                f"{_list(ours.trials)} are learnt here; choose another --out"
+            )
         count = min(course.values["reward"].shape[1], ours.tasks.shape[1])
         same = course.only(trials, count)
         mine = ours.tasks[[ours.trials.index(trial) for trial in trials], :count]

@@ -11,6 +11,7 @@ from safedsr.envs.twins.four_room import KINDS
 from safedsr.errors import UserError
 from safedsr.runs import storage
 from safedsr.runs.metrics import Summary, summarize
+from safedsr.transfer.tasks import are_ours
 
 NEEDED = ("agent", "trial", "task", "reward", "traps", "greedy_reward", "greedy_traps", "greedy_goal", "seconds")
 NAMES = {
@@ -24,6 +25,7 @@ NAMES = {
     "known-no-memory": "ours, no memory of steps",
     "known-no-memory-no-library": "ours, no memory of steps, no library",
     "known-no-foresight": "ours, ε not foreseen",
+    "known-no-settling": "ours, no passes for ε = 0",
     "network": "ours, network, same knowledge",
 }
 EXTRA = ("lambda",)  # columns of some tables
@@ -239,7 +241,8 @@ def _steps_until_kept(traps: np.ndarray) -> np.ndarray:
 def pack(courses: Sequence[Course], folder: Path) -> list[Path]:
     """Small tables: AGENT.csv with a row a trial and task, and within.csv with means of each 1 000 steps of a task.
 
-    A table without the rewards of the shapes is taken to be of the tasks of SFT-CoP's file.
+    The rewards of the shapes are kept for tasks of our own set; a table without them is taken to be of the tasks of
+    SFT-CoP's file, which are not to be copied.
     Agents that are in the folder and not packed now keep their tables and their rows of within.csv.
     """
     storage.make_folder(folder)
@@ -250,13 +253,14 @@ def pack(courses: Sequence[Course], folder: Path) -> list[Path]:
     paths, parts = [], read_within(folder / WITHIN)
     for course in courses:
         columns = [name for name in digits if name in course.values]
-        named = course.shapes is not None
-        lines = [",".join([*NEEDED[:3], *columns, *([SHAPES] if named else [])])]
+        ours = course.shapes is not None and are_ours(course.shapes, course.trials, ROUNDED)
+        shapes = course.shapes if ours else None
+        lines = [",".join([*NEEDED[:3], *columns, *([SHAPES] if ours else [])])]
         for i, trial in enumerate(course.trials):
             for t in range(course.values["reward"].shape[1]):
                 numbers = [f"{course.values[name][i, t]:.{digits[name]}f}" for name in columns]
-                if course.shapes is not None:
-                    numbers.append(" ".join(f"{x:.4f}" for x in course.shapes[i, t]))
+                if shapes is not None:
+                    numbers.append(" ".join(f"{x:.4f}" for x in shapes[i, t]))
                 lines.append(",".join([course.agent, str(trial), str(t + 1), *numbers]))
         paths.append(folder / f"{course.agent}.csv")
         storage.write_text(paths[-1], "\n".join([*lines, ""]))

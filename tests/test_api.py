@@ -161,6 +161,8 @@ def test_without_determinism_on_policy_agents_sample_by_their_probabilities():
     ("environment", "given", "message"),
     [
         ("CartPole-v1", {}, r"'CartPole-v1' is no map; of Gymnasium, give from_gymnasium\('CartPole-v1', cost=…\)"),
+        ("gymnax:CartPole-v1", {}, "is no map; make it with gymnax and give from_gymnax"),
+        (Climber, {}, "the environment is <class .*Climber'>; give the name or file of a map, or what from_gymnasium"),
         ("one-room", {"costs": "fire"}, "unknown cost shape 'fire'; did you mean|unknown cost shape 'fire'; known"),
         ("one-room", {"cost_args": {"a": 1}}, "a map has costs by name or file"),
         (from_gymnasium(Climber, cost="cost"), {"costs": "fire", "budget": 1}, "costs is 'fire'; this is for maps"),

@@ -51,11 +51,20 @@ def train(
         if cost_args:
             raise UserError("cost_args are parameters of cost functions; a map has costs by name or file: costs=…")
         name = str(environment)
+        if name.startswith("gymnax:"):
+            raise UserError(
+                f"'{name}' is no map; make it with gymnax and give from_gymnax(env, params) of safedsr.envs"
+            )
         if re.search(r"-v\d+$", name):
             raise UserError(f"'{name}' is no map; of Gymnasium, give from_gymnasium('{name}', cost=…) of safedsr.envs")
         tasks = tasks_for(algorithm, [name], [costs] if costs else [], budget)
         job = grid_job(algorithm, tasks, numbers, agent, train=training, budget_kind=budget_kind)
         given = None
+    elif not isinstance(environment, Environment):
+        raise UserError(
+            f"the environment is {environment!r}; give the name or file of a map, or what from_gymnasium or "
+            "from_gymnax of safedsr.envs returns, such as from_gymnasium(function or id, cost=…)"
+        )
     else:
         require(costs is None, "costs", costs, "this is for maps: the costs of an environment are its functions")
         task = make_task(environment, budget, cost_args)

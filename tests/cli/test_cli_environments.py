@@ -12,6 +12,7 @@ import safedsr
 from safedsr.cli import main
 from safedsr.envs import from_gymnasium
 from safedsr.envs.functions import load_function
+from safedsr.runs.storage import SIGNED, write_json
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 ZONES = """
@@ -80,6 +81,17 @@ def test_reports_load_no_code(place, capsys):
     assert main(["report", str(place / "cart"), str(place / "free")]) == 0
     out = capsys.readouterr().out
     assert "CartPole-v1, forbidden" in out and "safe episodes" in out
+
+
+def test_a_report_says_if_policies_are_of_other_costs_than_the_run(place, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(place / "cart", run)
+    config = json.loads((run / "config.json").read_text())
+    config["tasks"][0]["params"]["args"]["low"] = 0.05  # costs changed, and no policy has been saved since
+    config["tasks"][0]["name"] = "CartPole-v1 (low=0.05)"
+    write_json(run / "config.json", {name: value for name, value in config.items() if name != SIGNED}, signed=True)
+    assert main(["report", str(run), *functions(place), "--out", str(tmp_path / "out")]) == 0
+    assert "the policies saved there are of other costs" in " ".join(capsys.readouterr().out.split())
 
 
 def test_adapt_to_another_parameter_counts_real_steps(place, capsys, tmp_path):

@@ -155,6 +155,34 @@ def test_new_parameters_of_costs_hold_from_the_resume_on(tmp_path):
     assert run.episodes["cost_0"][late].max() == 0
 
 
+def test_stored_steps_get_new_costs_also_if_the_first_resume_ended_before_its_first_checkpoint(tmp_path):
+    train(host_job("safedsr-plus", seeds=(0,)), tmp_path / "run")
+    new = {"environment": host_stairs(2), "cost_args": {"stair": 9}}
+    before = (tmp_path / "run/manifest.json").read_text()
+    with pytest.raises(UserError, match="has 500 steps already"):
+        resume(tmp_path / "run", {"steps": STEPS - 100}, **new)
+    assert (tmp_path / "run/manifest.json").read_text() == before
+    resume(tmp_path / "run", **new)  # nothing is left to train
+    resume(tmp_path / "run", {"steps": STEPS + 50}, **new)
+    agent = safedsr.load(tmp_path / "run", environment=host_stairs(2))
+    steps = agent.experience.steps
+    assert np.asarray(steps.obs)[:, 0].max() > 0 and not np.asarray(steps.cost)[:, 0].any()
+    assert agent.experience.longest == max(load_run(tmp_path / "run").episodes["length"])
+
+
+def test_new_costs_of_stored_steps_are_checked_before_anything_is_written(tmp_path):
+    def priced(obs, action, next_obs, reward, info, price=1.0):
+        return price
+
+    made = from_gymnasium(Climber, cost=priced)
+    job = Job("safedqn", (make_task(made, 100),), (0,), settings_of("safedqn"), made, TrainConfig(steps=STEPS))
+    train(job, tmp_path / "run")
+    before = {name: (tmp_path / "run" / name).read_text() for name in ("manifest.json", "config.json")}
+    with pytest.raises(UserError, match="some of the costs are negative or not finite"):
+        resume(tmp_path / "run", {"steps": 2 * STEPS}, environment=made, cost_args={"price": -1.0})
+    assert before == {name: (tmp_path / "run" / name).read_text() for name in before}
+
+
 @pytest.mark.parametrize("how", ["raise", *(pytest.param(how, marks=pytest.mark.slow) for how in ("obs", "cost"))])
 def test_a_failing_environment_stops_with_its_words_the_step_and_the_checkpoint(tmp_path, how):
     made = from_gymnasium(lambda: Climber(fails=250, how=how, limit=30), name="stairs", cost="cost")

@@ -166,6 +166,45 @@ def test_a_cost_from_info_cannot_be_given_to_stored_steps():
         environment.relabel_all(steps, environment.params)
 
 
+def test_a_function_that_catches_the_refusal_of_info_is_refused_too():
+    def cost(obs, action, next_obs, reward, info):
+        try:
+            return info["cost"]
+        except Exception:
+            return 0.0
+
+    environment = from_gymnasium(Climber, cost=cost)
+    parts: Any = np.zeros((1, 5)), np.zeros(1, int), np.zeros(1), np.zeros((1, 1)), np.zeros((1, 5)), np.zeros(1)
+    assert environment.relabel_all
+    with pytest.raises(UserError, match="uses 'info'"):
+        environment.relabel_all(Transition(*parts), environment.params)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"cost_entries": 1.5}, r"cost_entries is 1\.5; give the number of an entry"),
+        ({"reward": 1.5}, r"reward is 1\.5; give the number of an entry"),
+        ({"time_limit": "long"}, "time_limit is 'long'; give a whole number"),
+        ({"env_args": 3}, "env_args is 3; give arguments by name"),
+    ],
+)
+def test_arguments_of_a_wrong_kind_are_explained(given, message):
+    with pytest.raises(UserError, match=message):
+        from_gymnasium(Purse, **{"reward": 0, **given})
+
+
+@pytest.mark.parametrize("entry", [-1, "-1", [-1]])
+def test_one_entry_needs_no_list(entry):
+    assert from_gymnasium(Purse, reward=0, cost_entries=entry).cost_names == ("-reward[1]",)
+
+
+def test_an_id_that_a_missing_package_may_have_says_how_to_install_it(monkeypatch):
+    monkeypatch.setattr("safedsr.envs.making.PACKAGES", ("not_installed",))
+    with pytest.raises(UserError, match=r"if it is of not_installed: pip install 'safedsr\[envs\]'"):
+        from_gymnasium("nowhere-v0")
+
+
 @pytest.mark.parametrize(
     ("how", "words"),
     [

@@ -123,6 +123,32 @@ def test_in_a_deterministic_environment_walks_make_remembered_moves():
     assert np.abs(snapping[0, -1, 0] - 0.4) > 0.005
 
 
+def corridor(slips=False):
+    """All steps in a corridor of six places, one-hot: action 1 goes on, 2 goes back, 0 stays."""
+    place, action = (x.ravel() for x in np.meshgrid(np.arange(6), np.arange(ACTIONS), indexing="ij"))
+    after = np.clip(place + np.array([0, 1, -1])[action], 0, 5)
+    if slips:
+        place, action, after = np.append(place, 2), np.append(action, 1), np.append(after, 2)
+    one_hot, count = np.eye(6, dtype=np.float32), len(place)
+    steps = some_steps(count, 6)._replace(obs=one_hot[place], action=action, next_obs=one_hot[after])
+    return steps._replace(first=(place == 0).astype(np.float32))
+
+
+@pytest.mark.parametrize("disturbed", [False, True])
+def test_where_states_are_met_again_and_nothing_is_random_there_is_no_noise(disturbed):
+    memory = remembered(corridor(), ACTIONS, disturbed=disturbed)
+    assert float(memory.noise) == 0
+    path = walked(memory, [1, 1, 2, 0, 1, 1], np.eye(6)[0], walks=4)
+    assert path.argmax(-1).tolist() == [[1, 2, 1, 1, 2, 3]] * 4
+    assert float(remembered(corridor(slips=True), ACTIONS, disturbed=disturbed).noise) > 0
+
+
+def test_walks_are_as_long_as_the_spec_or_the_training_says():
+    free, limited = Spec(2, ACTIONS, 1), Spec(2, ACTIONS, 1, time_limit=30)
+    found = [memory_environment(*given).spec.time_limit for given in ((limited, 60), (free, 60), (free, 0))]
+    assert found == [30, 60, 1000]
+
+
 def test_where_steps_are_random_walks_are_as_random():
     memory = remembered(chain(6000, 0.02), ACTIONS)
     assert float(memory.noise) > 0

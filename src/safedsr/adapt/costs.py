@@ -17,7 +17,7 @@ from safedsr.envs.grid.config import DEFAULT_BUDGET
 from safedsr.envs.grid.environment import end, grid_task, scene_of
 from safedsr.envs.grid.layout import Layout, Scene, coarsest, finer
 from safedsr.errors import UserError
-from safedsr.runs.experience import FIT_STEPS, Experience, relabelled
+from safedsr.runs.experience import FIT_STEPS, Experience, check_cost, relabelled
 from safedsr.runs.policy import TrainedPolicy
 from safedsr.types import PyTree, Transition
 from safedsr.validation import LARGEST, parse_budgets, require, shown
@@ -185,10 +185,10 @@ def fit_set(agent: TrainedPolicy, costs: Costs) -> FitSet:
     if callable(costs):
         fit = jax.tree.map(lambda x: x[:FIT_STEPS], experience.steps)
         x, y = np.asarray(jax.vmap(end, (0, None))(fit, scene_of(agent.task).layout), np.float64).T
-        cost = _check_cost(call(costs, x, y).T)
+        cost = check_cost(call(costs, x, y).T)
     else:
         steps = stored_steps(agent, task_of(agent, costs), FIT_STEPS)
-        cost = _check_cost(np.asarray(steps.cost, np.float64))
+        cost = np.asarray(steps.cost, np.float64)
     return FitSet(known, experience.gram, cost)
 
 
@@ -219,7 +219,7 @@ def check_samples(samples: Samples, agent: TrainedPolicy) -> Samples:
         raise UserError(f"actions are 0 … {spec.actions - 1}{names}; some labelled steps have others")
     if isinstance(agent.task.params, Layout):
         _require_on_map(obs, agent.task.params)
-    return Samples(obs, action.astype(np.int32), _check_cost(cost))
+    return Samples(obs, action.astype(np.int32), check_cost(cost))
 
 
 def _require_on_map(obs: np.ndarray, layout: Layout) -> None:
@@ -234,9 +234,3 @@ def _require_on_map(obs: np.ndarray, layout: Layout) -> None:
 
 
 _blocked = jax.jit(jax.vmap(physics.blocked, (0, None)))
-
-
-def _check_cost(cost: np.ndarray) -> np.ndarray:
-    if not (np.isfinite(cost) & (cost >= 0)).all():
-        raise UserError("some of the costs are negative or not finite; costs are finite and at least 0")
-    return cost

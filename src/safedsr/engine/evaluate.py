@@ -106,7 +106,7 @@ def run_keys(agent: TrainedPolicy, task: Task, keys: Array, epsilon: float = 0.0
         return _run_mixture(agent, task, keys, epsilon)
     environment = with_costs(agent.job.environment, len(task.budgets))
     if isinstance(task.params, Remembered):
-        environment = memory_environment(environment.spec)
+        environment = memory_environment(environment.spec, agent.experience.longest if agent.experience else 0)
     if environment.host:
         from safedsr.engine.host_episodes import run_on_host
 

@@ -27,13 +27,13 @@ from safedsr.envs.chosen import require_same_success, same_costs
 from safedsr.envs.environment import Environment, Task, with_cost_args
 from safedsr.errors import DiskError, EnvironmentFailed, UserError
 from safedsr.runs.arrays import from_arrays, to_arrays
-from safedsr.runs.folder import NAMES, load_run
+from safedsr.runs.folder import NAMES, load_run, read_manifest
 from safedsr.runs.job import Job, job_from_dict
 from safedsr.runs.policy import save_policies
 from safedsr.runs.storage import Columns, concatenate, disk
 from safedsr.runs.writer import RunWriter, create_run, resume_run
 from safedsr.types import PyTree
-from safedsr.validation import first_difference
+from safedsr.validation import first_difference, typed
 
 RESTARTS = "episodes_restarted_at_steps"  # entry of the manifest, for environments on the host
 CHANGES = "costs_changed"  # likewise: the steps from which costs were others, and the functions and parameters
@@ -97,15 +97,18 @@ def resume(
         program = program_for(job)
         program.check_memory()
         found = writer.restore()
-        if found is None:
-            state, step = program.init(), 0
-        else:
-            state, step = from_arrays(program.state_shape(), found[0], f"the checkpoint in {out}"), found[1]
-            if cost_args or not known:
-                state = relabel_memory(program, state)
-                writer.note(CHANGES, _costs_from(step, job))
+        step = found[1] if found else 0
         if step > job.train.steps:
             raise UserError(f"{out} has {step} steps already; steps is {job.train.steps}: give more steps")
+        if found is None:
+            state = program.init()
+        else:
+            state = from_arrays(program.state_shape(), found[0], f"the checkpoint in {out}")
+            changed = bool(cost_args) or not known
+            if changed or _changed_at(writer) == step:  # no later checkpoint has the new costs of stored steps yet
+                state = relabel_memory(program, state)
+            if changed:
+                writer.note(CHANGES, _costs_from(step, job))
         if first_difference(job.to_dict(), config):
             writer.write_json("config.json", job.to_dict())
         with disk(Path(out)):
@@ -115,6 +118,12 @@ def resume(
         with contextlib.closing(program):
             loop(program, writer, state, step, show)
     return Path(out)
+
+
+def _changed_at(writer: RunWriter) -> int | None:
+    """The step of the last change of costs, if there was one."""
+    changes = typed(list[dict[str, Any]], read_manifest(writer.path).get(CHANGES, []), CHANGES)
+    return changes[-1].get("from_step") if changes else None
 
 
 def _costs_from(step: int, job: Job) -> dict[str, Any]:

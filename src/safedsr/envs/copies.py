@@ -48,6 +48,7 @@ class Host:
         """Stored steps [n] with the costs that the functions give them."""
         cost = np.zeros((len(steps.action), self.columns.costs), np.float32)
         restore, functions = partial(spaces.unflatten, space), self.labelling.bound(plain_args(args))
+        nothing = NoInfo()
         for n, (obs, action, next_obs, reward) in enumerate(
             zip(
                 np.asarray(steps.obs),
@@ -57,9 +58,10 @@ class Host:
                 strict=True,
             )
         ):
-            step = restore(obs), int(action) + self.first, restore(next_obs), reward, NoInfo()
+            step = restore(obs), int(action) + self.first, restore(next_obs), reward, nothing
             for _, function, at, several in functions:
                 cost[n, at] = several(function(*step)) if several else function(*step)
+            nothing.require_unused()
         return steps._replace(cost=cost)
 
 

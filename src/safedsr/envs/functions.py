@@ -48,10 +48,18 @@ class NeedsInfo(UserError):
 
 
 class NoInfo(dict):
-    """Stands for `info` where a stored step gets new costs."""
+    """Stands for `info` where a stored step gets new costs; it knows whether a function has used it."""
+
+    used = False
 
     def _refuse(self, *args: object) -> Any:
-        raise NeedsInfo("uses 'info', which the replay memory does not hold")
+        self.used = True
+        self.require_unused()
+
+    def require_unused(self) -> None:
+        """Raise if a function has used it, also if the function has caught this error."""
+        if self.used:
+            raise NeedsInfo("uses 'info', which the replay memory does not hold")
 
     __getitem__ = __contains__ = __iter__ = __len__ = get = keys = items = values = _refuse  # type: ignore[assignment]
     __or__ = pop = popitem = setdefault = copy = _refuse  # type: ignore[assignment]

@@ -109,7 +109,10 @@ class Adapter:
         """A stored transition with the costs of other parameters."""
         params = as_jax(params)
         obs, next_obs = self.view.restore(t.obs), self.view.restore(t.next_obs)
-        return t._replace(cost=self.price(obs, t.action, next_obs, t.reward, NoInfo(), params["args"]))
+        nothing = NoInfo()
+        cost = self.price(obs, t.action, next_obs, t.reward, nothing, params["args"])
+        nothing.require_unused()
+        return t._replace(cost=cost)
 
     def with_args(self, params: PyTree, given: Mapping[str, Any]) -> PyTree:
         """Parameters of a task with other parameters of the cost functions."""

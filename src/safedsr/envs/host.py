@@ -3,8 +3,6 @@
 `from_gymnasium` gives an `Environment` without `reset` and `step`; its `host` makes copies of the environment.
 """
 
-import contextlib
-import importlib
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -35,12 +33,11 @@ from safedsr.envs.functions import (
     stored_args,
     with_args,
 )
+from safedsr.envs.making import make_gymnasium
 from safedsr.envs.probe import Probe, probe
 from safedsr.errors import UserError, unknown
 from safedsr.types import PyTree, Transition
 from safedsr.validation import MOST, require, typed
-
-PACKAGES = ("mo_gymnasium", "minigrid", "highway_env")  # whose environments need no module:Id
 
 
 def from_gymnasium(
@@ -48,7 +45,7 @@ def from_gymnasium(
     *,
     reward: int | str | Sequence[int | str] | None = None,
     cost: Any = None,
-    cost_entries: Sequence[int | str] = (),
+    cost_entries: int | str | Sequence[int | str] = (),
     success: Any = None,
     env_args: Mapping[str, Any] | None = None,
     time_limit: int | None = None,
@@ -64,10 +61,17 @@ def from_gymnasium(
     if not isinstance(env, str) and (isinstance(env, gymnasium.Env) or not callable(env)):
         kind = type(env).__name__
         raise UserError(f"env is an object of type {kind}; give an id, or a function that makes it: lambda: {kind}(…)")
+    if env_args is not None and not isinstance(env_args, Mapping):
+        raise UserError(f"env_args is {env_args!r}; give arguments by name, such as env_args={{'size': 5}}")
     if time_limit is not None:
-        require(1 <= time_limit <= MOST, "time_limit", time_limit, "give a whole number of at least 1")
+        require(
+            isinstance(time_limit, int) and 1 <= time_limit <= MOST,
+            "time_limit",
+            time_limit,
+            "give a whole number of at least 1",
+        )
     title = name or (env if isinstance(env, str) else getattr(env, "__name__", "environment").strip("<>"))
-    make = partial(_make, env, dict(env_args or {}), time_limit, title)
+    make = partial(make_gymnasium, env, dict(env_args or {}), time_limit, title)
     seen = probe(make, title)
     labelling = _labelling(seen, title, reward, cost, cost_entries, success)
     names, places = _cost_names(labelling, seen, title)
@@ -138,44 +142,7 @@ def _on_host(*args: Any) -> Any:
     raise UserError("this environment runs on the host; it has no compiled reset and step")
 
 
-def _make(
-    env: str | Callable[..., gymnasium.Env],
-    env_args: dict[str, Any],
-    time_limit: int | None,
-    title: str,
-    **more: Any,
-) -> gymnasium.Env:
-    """Make the environment; `more` are further arguments, such as its render_mode."""
-    try:
-        if isinstance(env, str):
-            _register(env)
-            return gymnasium.make(env, max_episode_steps=time_limit, disable_env_checker=True, **env_args | more)
-        made = env(**env_args | more)
-    except Exception as error:
-        raise UserError(
-            f"the environment '{title}' cannot be made: {type(error).__name__}: {' '.join(str(error).split())}"
-        ) from error
-    if not isinstance(made, gymnasium.Env):
-        raise UserError(f"the function '{title}' returned {type(made).__name__}; return a gymnasium.Env")
-    return gymnasium.wrappers.TimeLimit(made, time_limit) if time_limit else made
-
-
-def _register(env: str) -> None:
-    """Import the packages of Farama that register environments when they are imported, if this id is not known yet."""
-    if ":" in env or env in gymnasium.registry:
-        return
-    for package in PACKAGES:
-        with contextlib.suppress(ImportError):
-            module = importlib.import_module(package)
-            if package == "highway_env":
-                gymnasium.register_envs(module)
-        if env in gymnasium.registry:
-            return
-
-
-def _labelling(
-    seen: Probe, title: str, reward: Any, cost: Any, cost_entries: Sequence[int | str], success: Any
-) -> Labelling:
+def _labelling(seen: Probe, title: str, reward: Any, cost: Any, cost_entries: Any, success: Any) -> Labelling:
     size = np.size(seen.reward)
     extras = 0 if np.ndim(seen.reward) == 0 else size
     if extras and reward is None:
@@ -183,8 +150,7 @@ def _labelling(
             f"the environment '{title}' has a vector reward with {size} entries; say which is the reward, such as "
             "reward=0 (--reward-entries 0), and which are costs"
         )
-    entries = [reward] if isinstance(reward, int | str) else list(reward or ())
-    chosen, priced = ([parse_entry(entry) for entry in some] for some in (entries, cost_entries))
+    chosen, priced = _entries(reward, "reward"), _entries(cost_entries, "cost_entries")
     for entry, _ in (*chosen, *priced):
         if entry >= extras:
             there = f"entries 0 … {extras - 1}" if extras else "one number, not a vector"
@@ -197,6 +163,13 @@ def _labelling(
     found = [from_info(success)] if isinstance(success, str) else _sources(success, seen, title)
     lenient = tuple(_lenient(one, seen) for one in costs)
     return Labelling(tuple(chosen) if extras else None, lenient, _lenient(found[0], seen) if found else None, extras)
+
+
+def _entries(given: Any, name: str) -> list[tuple[int, float]]:
+    """Indices and signs of one or several entries of a vector reward."""
+    if not isinstance(given, int | str | Sequence | None):
+        raise UserError(f"{name} is {given!r}; give the number of an entry of the vector reward, or a list of them")
+    return [parse_entry(entry) for entry in ([given] if isinstance(given, int | str) else given or ())]
 
 
 def _sources(given: Any, seen: Probe, title: str) -> list[StepFunction]:

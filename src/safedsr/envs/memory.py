@@ -5,8 +5,9 @@ its costs, its move and whether the episode ends. The walk goes to s + (s′ - s
 jump to remembered states, where such moves are closer to the truth than s′ itself: this is measured on pairs of near
 transitions, for each action and observation. Noise on the observation lets several near transitions take their turn,
 where steps are random; with more noise, walks test whether a policy also keeps its budgets if the memory is not
-exact. Observations with few values, such as a load or a direction, weigh more in distances, so that
-the nearest transition is of the same situation.
+exact. There is none where states are met again and each action in a state has always led to the same state.
+Observations with few values, such as a load or a direction, weigh more in distances, so that the nearest transition is
+of the same situation.
 """
 
 import functools
@@ -23,11 +24,12 @@ from safedsr.envs.environment import Environment, Spec, Step
 from safedsr.errors import UserError
 from safedsr.types import Transition
 
-LONGEST = 1000  # steps of a walk, if the environment's Spec does not say when an episode is truncated
+LONGEST = 1000  # steps of a walk, if neither the environment's Spec nor the training says when episodes are truncated
 NOISE = 0.5  # of the observation if steps are random, in units of the median distance of nearest remembered ones
 STARTS = 256
 SAMPLE = 512  # transitions of an action that are compared with their nearest ones
 VALUES, DISCRETE = 64, 8.0  # an observation with at most so many values is discrete; its weight in distances
+AGAIN = 1.25  # actions that were tried in a state, on average; more of them mean that states are met again
 DISTURBED = 3.0  # more noise than NOISE, in walks that test policies
 LEAF, LEAVES = 64, 4  # transitions in a leaf, and leaves that are searched for the nearest one
 
@@ -71,7 +73,7 @@ def remembered(steps: Transition, actions: int, *, disturbed: bool = False) -> R
     near = [_neighbours(own, points) for own in rows]
     apart = np.linalg.norm(points[near[0][0]] - points[near[0][1]], axis=1)
     snapped, moved = zip(*(_errors(*pairs, steps, span) for pairs in near), strict=True)
-    noisy = DISTURBED if disturbed else _chance(snapped, moved)
+    noisy = 0.0 if _exact(steps) else DISTURBED if disturbed else _chance(snapped, moved)
     return Remembered(
         then=jax.tree.map(lambda x: jnp.asarray(x[places]), steps._replace(extra=())),
         known=jnp.asarray(known),
@@ -91,6 +93,16 @@ def _weights(obs: np.ndarray) -> np.ndarray:
     """The weight of each observation in distances: larger if it has few values, since others are other situations."""
     values = np.array([len(np.unique(column)) for column in obs.T])
     return np.where(values <= min(VALUES, len(obs) / 16), np.float32(DISCRETE), np.float32(1.0))
+
+
+def _exact(steps: Transition) -> bool:
+    """Whether states were met again, with other actions, and no action in a state has led to two states."""
+    states = np.asarray(steps.obs)
+    tried = np.column_stack([states, steps.action])
+    known, actions, outcomes = (
+        len(np.unique(x, axis=0)) for x in (states, tried, np.column_stack([tried, steps.next_obs]))
+    )
+    return outcomes == actions > AGAIN * known
 
 
 def _errors(one: np.ndarray, other: np.ndarray, steps: Transition, span: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -139,8 +151,11 @@ def nearest(memory: Remembered, here: Array, action: Array) -> tuple[Array, Arra
 
 
 @functools.cache
-def memory_environment(spec: Spec) -> Environment:
-    """The environment whose parameters are `Remembered`; its state is the observation."""
+def memory_environment(spec: Spec, longest: int = 0) -> Environment:
+    """The environment whose parameters are `Remembered`; its state is the observation.
+
+    An environment may truncate episodes without a time limit in its Spec; then `longest` is that of the training.
+    """
 
     def reset(key: Array, memory: Remembered) -> tuple[Array, Array]:
         start = memory.starts[jax.random.randint(key, (), 0, len(memory.starts))]
@@ -154,5 +169,5 @@ def memory_environment(spec: Spec) -> Environment:
         after = jnp.where(memory.moves[action], moved, t.next_obs)
         return after, Step(after, t.reward, t.cost, t.terminated == 1, jnp.array(False), t.success > 0)
 
-    limited = replace(spec, time_limit=spec.time_limit or LONGEST, extras=0)
+    limited = replace(spec, time_limit=spec.time_limit or longest or LONGEST, extras=0)
     return Environment("memory", limited, reset, step)

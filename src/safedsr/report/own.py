@@ -77,6 +77,8 @@ def own_tables(
 def evaluate_result(result: Result, epsilon: float, episodes: int | None, find: FindEnvironment) -> list[Evaluation]:
     """The evaluations of a run's trained agents in the task of the result, one for each seed."""
     agents = [agent for agent in load_all(result.path, find(result.path)).values() if _of(agent, result)]
+    if not agents:
+        raise UserError("the policies saved there are of other costs; its training has not ended since they changed")
     usual = HOST_EPISODES if agents[0].job.environment.host else EPISODES
     return [evaluate(agent, episodes=episodes or usual, epsilon=epsilon) for agent in agents]
 

@@ -26,6 +26,7 @@ MOST_STEPS = 25_000
 MOST_STARTS = 256  # first steps of episodes among them, for walks through the memory
 FIT_STEPS = 4_096
 FILE, FORMAT = "memory.safetensors", "2"
+LENGTH = "longest"  # the array of `Experience.longest`; files of earlier versions lack it
 THINNED = "thinned"  # what the file says if it holds fewer steps than there were
 
 
@@ -35,6 +36,7 @@ class Experience(NamedTuple):
     steps: Transition  # [n, …] as they were recorded
     gram: np.ndarray  # [d, d] float64: ΦᵀΦ
     different: int = 0  # steps that there were to choose from, if they have just been chosen
+    longest: int = 0  # steps of the longest episode of the training; 0 if not known
 
     @property
     def fitted(self) -> int:
@@ -124,6 +126,20 @@ def relabelled(experience: Experience, environment: Environment, params: PyTree,
 
 def label_steps(steps: Transition, environment: Environment, params: PyTree) -> Transition:
     """Steps [n] with their costs under these parameters."""
+    found = _labelled(steps, environment, params)
+    check_cost(found.cost)
+    return found
+
+
+def check_cost(cost: Any) -> np.ndarray:
+    """The same costs; raises if some are negative or not finite."""
+    cost = np.asarray(cost)
+    if not (np.isfinite(cost) & (cost >= 0)).all():
+        raise UserError("some of the costs are negative or not finite; costs are finite and at least 0")
+    return cost
+
+
+def _labelled(steps: Transition, environment: Environment, params: PyTree) -> Transition:
     if environment.relabel_all:
         return environment.relabel_all(steps, params)
     if environment.relabel is None:
@@ -139,7 +155,7 @@ def write_experiences(folder: Path, experiences: Mapping[tuple[int, int], Experi
     tensors = {
         f"{task}/{index}/{name}": array
         for (task, index), one in experiences.items()
-        for name, array in {**one.steps._asdict(), "gram": one.gram}.items()
+        for name, array in {**one.steps._asdict(), "gram": one.gram, LENGTH: np.int64(one.longest)}.items()
         if not isinstance(array, tuple)  # an environment without extras
     }
     thin = [one for one in experiences.values() if one.different > len(one.steps.action)]
@@ -205,4 +221,6 @@ def _experience(fields: Mapping[str, np.ndarray], environment: Environment) -> E
     require("cost" in fields and fields["cost"].ndim == 2, "cost", sorted(fields), "give costs [n, J]")
     require(len(fields["cost"]) == len(fields["action"]), "cost", fields["cost"].shape, "give a row for each step")
     steps = {name: fields[name] for name in Transition._fields if name in fields}
-    return Experience(Transition(**steps), fields["gram"])  # type: ignore[arg-type]
+    longest = np.asarray(fields.get(LENGTH, 0))
+    require(longest.shape == () and bool(longest >= 0), LENGTH, longest.tolist(), "give a number of steps")
+    return Experience(Transition(**steps), fields["gram"], longest=int(longest))  # type: ignore[arg-type]

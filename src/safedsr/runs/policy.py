@@ -239,11 +239,14 @@ def own_job(agent: TrainedPolicy) -> Job:
 def save_policies(folder: Path, job: Job, trainer: Trainer, agents: PyTree, run: Run) -> None:
     """Save the policies of all tasks and seeds and the best seed of each task; `agents` are training states."""
     policies = trainer.policy(agents)
+    episodes = [run.by_seed(index) for index in range(len(job.tasks))]
     if trainer.memory:
-        experience.write_experiences(folder, _experiences(job, trainer, agents, policies))
+        found = _experiences(job, trainer, agents, policies)
+        lengths = {(t, s): max(each[s].length, default=0) for t, each in enumerate(episodes) for s in range(len(each))}
+        found = {key: one._replace(longest=int(lengths.get(key, 0))) for key, one in found.items()}
+        experience.write_experiences(folder, found)
     best = []
-    for index, task in enumerate(job.tasks):
-        each = run.by_seed(index)
+    for task, each in zip(job.tasks, episodes, strict=True):
         best.append(job.seeds[best_place(each, task.budgets, job.terms) if each else 0])
     write_policies(folder, policies, job, best)
 

@@ -11,7 +11,7 @@ from safedsr.transfer.summary import KEPT, SPEED, Course, read_courses
 TABLES = {
     "agents": ("sftcopql", "rnsfql", "rasfql", "known", "unknown"),
     "parts": (
-        *("known", "known-no-library", "known-no-rehearsal", "known-no-foresight"),
+        *("known", "known-no-library", "known-no-rehearsal", "known-no-foresight", "known-no-settling"),
         *("known-no-memory", "known-no-memory-no-library"),
     ),
 }
@@ -26,6 +26,7 @@ MEASURES = {  # title, digits, whether more is better
 
 
 OWN = "transfer/own-tasks"  # the network, and the table on the same tasks, which are not those of SFT-CoP's file
+FILE = "transfer/file-tasks"  # the network on tasks of SFT-CoP's file
 
 
 @cache
@@ -54,16 +55,21 @@ def transfer(which: str) -> str:
 
 @text
 def transfer_network() -> str:
-    """The network and the table on our own tasks; and the table and SFT-CoP on as many tasks of SFT-CoP's file."""
-    network = _courses(OWN)["network"]
-    trials, tasks = network.trials, network.values["reward"].shape[1]
-    pairs = [("ours", _courses(OWN), ("network", "known")), ("SFT-CoP's file", _courses(), ("known", "sftcopql"))]
+    """The network and the table on our own tasks; and both and SFT-CoP on tasks of SFT-CoP's file."""
+    whose = {"ours": (OWN, ("network", "known")), "SFT-CoP's file": (FILE, ("network", "known", "sftcopql"))}
     lines = []
-    for whose, courses, names in pairs:
-        for course in (courses[name].only(trials, tasks) for name in names):
+    for tasks, (folder, names) in whose.items():
+        for course in (_like_network(folder, name) for name in names):
             shown = [_cell(course.summary(name), digits) for name, (_, digits, _) in MEASURES.items()]
-            lines.append([course.name, whose, f"{len(trials)} × {tasks}", *shown])
+            lines.append([course.name, tasks, f"{len(course.trials)} × {course.values['reward'].shape[1]}", *shown])
     return formats.table(["agent", "tasks", "trials × tasks", *(title for title, _, _ in MEASURES.values())], lines)
+
+
+def _like_network(folder: str, agent: str) -> Course:
+    """An agent on the trials and tasks of the network in a folder; other agents on the file's are in `transfer`."""
+    network = _courses(folder)["network"]
+    found = _courses(folder).get(agent) or _courses()[agent]
+    return found.only(network.trials, network.values["reward"].shape[1])
 
 
 @text
@@ -101,9 +107,13 @@ def transfer_own_trial(agent: str, which: str, what: str) -> str:
 
 
 @text
-def transfer_own_ratio(agent: str, other: str, what: str) -> str:
-    """How many times as much of something one agent has as another on the same of our own tasks, by their IQM."""
-    both = [_courses(OWN)[name].summary(what).iqm for name in (agent, other)]
+def transfer_network_ratio(whose: str, agent: str, other: str, what: str) -> str:
+    """How many times as much of something one agent has as another, by their IQM, on the network's tasks.
+
+    `whose` is "own" or "file": our own tasks, or those of SFT-CoP's file.
+    """
+    folder = {"own": OWN, "file": FILE}[whose]
+    both = [_like_network(folder, name).summary(what).iqm for name in (agent, other)]
     return formats.factor(both[0] / both[1])
 
 

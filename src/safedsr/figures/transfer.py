@@ -16,13 +16,14 @@ from safedsr.transfer.summary import KEPT, NAMES, WITHIN_NAMES, Course
 SMOOTH = 8  # tasks that a point of the curve of one task's end averages over
 MAIN = ("sftcopql", "rnsfql", "rasfql", "known", "unknown", "network")
 WHOLE = "known"  # the agent whose parts are left out one by one
+ALIKE = "known-no-settling"  # differs from it only after a task, so it is not shown within one
 RESAMPLES = 2000  # of the bootstrap
 
 
 def draw_all(courses: Sequence[Course], folder: Path) -> list[Path]:
     """Draw all figures for which there are data; returns the paths of the PNG files."""
     main = [course for course in courses if course.agent in MAIN] or list(courses)
-    parts = [course for course in courses if course.agent.startswith(WHOLE)]
+    parts = [course for course in courses if course.agent.startswith(WHOLE) and course.agent != ALIKE]
     drawn = {"transfer-sums": sums_figure(main), "transfer-greedy": greedy_figure(main)}
     if all(_is_whole(course) for course in main):
         drawn["transfer-within"] = within_figure(main)

@@ -134,6 +134,24 @@ def _certified(rows: list[dict[str, str]]) -> str:
     return f"{sum(found)} of {len(found)}" if found else ""
 
 
+@text
+def certified(environments: str, stage: str) -> str:
+    """How many agents of SafeDSR-plus pass their certificate in some environments, of how many."""
+    return _certified(_plus(environments, stage))
+
+
+@text
+def safe_of_uncertified(environments: str, stage: str) -> str:
+    """The smallest and the largest share of safe episodes of the agents that do not pass, in percent."""
+    shares = [100 * float(row["safe"]) for row in _plus(environments, stage) if row["passed"] == "False"]
+    return f"{formats.fixed(min(shares), 0)} to {formats.fixed(max(shares), 0)} %"
+
+
+def _plus(environments: str, stage: str) -> list[dict[str, str]]:
+    rows = [row for name in environments.split(",") for row in _rows(name)]
+    return [row for row in rows if (row["algorithm"], row["stage"]) == ("safedsr-plus", stage)]
+
+
 def _steps(rows: list[dict[str, str]]) -> str:
     """Median of the steps of the training, or of those that an adaptation took in the environment."""
     found = [int(row["steps"]) for row in rows if row["steps"]]

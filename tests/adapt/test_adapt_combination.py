@@ -63,6 +63,35 @@ def test_costs_of_an_agent_that_was_fitted_are_no_rows_of_m(agent):
     assert combination(labelled, task_of(agent, "2*diamond")) is None
 
 
+def test_an_agent_that_stays_as_it_was_does_not_know_the_new_costs(agent, tmp_path):
+    """Its weights are still those of the diamond, also after it was saved; so the square is fitted later."""
+    found = agent.adapt("square", level="auto", highest="cost", episodes=20, require=0.99)
+    same = next(rung.agent for rung in found.rungs if rung.level == "none")
+    same.save(tmp_path / "same")
+    fitted = np.asarray(learner_of(agent.refit("square")).weights.w_c)
+    for one in (same, safedsr.load(tmp_path / "same")):
+        assert one.task.cost_names == ("square",) and not one.knows_costs
+        assert combination(one, task_of(one, "2*square")) is None
+        again = one.adapt(budget=4, level="cost", episodes=20)
+        np.testing.assert_allclose(learner_of(again.agent).weights.w_c, fitted, rtol=1e-4, atol=1e-6)
+        assert again.agent.knows_costs and not again.notes
+
+
+def stranger(obs, action, next_obs, reward, info, even=1.0):
+    """Another function with a parameter of the same name."""
+    return even * (next_obs[0] > 0)
+
+
+def test_an_agent_with_other_cost_functions_does_not_know_their_costs(pusher, tmp_path):
+    pusher.save(tmp_path / "pusher")
+    known = safedsr.load(tmp_path / "pusher", environment=pusher.job.environment)
+    assert known.knows_costs and combination(known, known.task) is not None
+    other = safedsr.load(tmp_path / "pusher", environment=safedsr.envs.from_gymnasium("CartPole-v1", cost=stranger))
+    assert not other.knows_costs and combination(other, task_of(other, {"even": 2.0})) is None
+    size = len(other.experience.gram)
+    assert np.asarray(learner_of(other.refit({"even": 2.0})).weights.w_c)[:, :size].any()  # fitted on codes
+
+
 def test_updates_begin_at_weights_of_features(agent):
     """Labels one by one change w_c on the features, not the row of the known cost."""
     steps = stored_steps(agent, agent.task, 5)

@@ -9,7 +9,7 @@ from test_adapt_rungs import FEW, HIGH_ROAD, START, agent, moved  # noqa: F401
 from walked import walked_agent
 
 import safedsr
-from safedsr.adapt.library import distinct, join
+from safedsr.adapt.library import distinct, join, save_members
 from safedsr.agent import load_library
 from safedsr.cli import main
 from safedsr.errors import UserError
@@ -83,6 +83,20 @@ def test_a_library_is_replaced_only_on_request_and_after_a_save_that_was_stopped
     (tmp_path / "both/library.json").unlink()  # it is written last
     both.save(tmp_path / "both")
     np.testing.assert_array_equal(safedsr.load(tmp_path / "both").values(START).score, both.values(START).score)
+
+
+def test_a_save_that_fails_keeps_the_library_that_was_there(agent, low, tmp_path, monkeypatch):  # noqa: F811
+    both = agent.library([low], HIGH_ROAD)
+    both.save(tmp_path / "both")
+
+    def fail(*args, **more):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(low), "save", fail)
+        with pytest.raises(OSError, match="No space"):
+            save_members(both, both.members, tmp_path / "both", overwrite=True)
+    assert len(safedsr.load(tmp_path / "both").members) == 2
 
 
 def test_a_run_folder_is_no_place_for_a_library(agent, low, tmp_path):  # noqa: F811

@@ -264,6 +264,10 @@ def test_a_jax_environment_made_by_a_file(capsys, tmp_path):
         "def nameless() -> Environment:\n    return make_stairs(1)\n\n"
         "def bare() -> Environment:\n    return replace(make_stairs(1), cost_names=('slippery',))\n\n"
         "def nothing() -> Environment:\n    return 3\n"
+        "def cart() -> Environment:\n"
+        "    from safedsr.envs.twins import make_twin\n    return make_twin('cartpole', 30)\n"
+        "def host() -> Environment:\n"
+        "    from safedsr.envs import from_gymnasium\n    return from_gymnasium('CartPole-v1')\n"
     )
     out, named = str(tmp_path / "run"), f"{file}:stairs"
     assert main(["train", "safedqn", "--env", named, "--budget", "3", *SHORT, "--out", out]) == 0
@@ -271,8 +275,12 @@ def test_a_jax_environment_made_by_a_file(capsys, tmp_path):
     capsys.readouterr()
     assert main(["evaluate", out, "--episodes", "4"]) == 2
     assert "name it: --env own.py:stairs" in capsys.readouterr().err
+    limited, cart = str(tmp_path / "limited"), ["--env", f"{file}:cart"]  # its settings have a time limit
+    assert main(["train", "safedqn", *cart, "--budget", "3", *SHORT, "--out", limited]) == 0
+    assert main(["evaluate", limited, "--episodes", "4", *cart]) == 0
     for flags, words in (
         (["--env", f"{file}:nothing"], "returned int; return a safedsr Environment"),
+        (["--env", f"{file}:host"], "let the function return the gymnasium.Env and name its costs by --cost-fn"),
         (["--env", f"{file}:nameless"], "has 1 costs and 0 cost_names; give each cost a name"),
         (["--env", f"{file}:bare"], "raised AttributeError in its first step"),
         (["--env", named, "--cost-entries=-1"], "has its own reward, costs"),

@@ -170,6 +170,19 @@ def test_stored_steps_get_new_costs_also_if_the_first_resume_ended_before_its_fi
     assert agent.experience.longest == max(load_run(tmp_path / "run").episodes["length"])
 
 
+def test_the_meaning_of_success_stays_in_a_run(tmp_path):
+    def there(obs, action, next_obs, reward, info, goal=0.5):
+        return next_obs[0] > goal
+
+    made = from_gymnasium(Climber, cost=slippery, success=there)
+    job = Job("safedqn", (make_task(made, 100),), (0,), settings_of("safedqn"), made, TrainConfig(steps=STEPS))
+    train(job, tmp_path / "run")
+    more = {"changes": {"steps": 2 * STEPS}, "environment": made}
+    with pytest.raises(UserError, match="'goal' is a parameter of the function of success"):
+        resume(tmp_path / "run", **more, cost_args={"goal": 0.9})
+    resume(tmp_path / "run", **more, cost_args={"goal": 0.5})  # as it was
+
+
 def test_new_costs_of_stored_steps_are_checked_before_anything_is_written(tmp_path):
     def priced(obs, action, next_obs, reward, info, price=1.0):
         return price

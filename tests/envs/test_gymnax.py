@@ -254,8 +254,8 @@ def test_stored_steps_have_no_info():
     t = Transition(jnp.zeros(2), jnp.int32(0), jnp.zeros(()), jnp.zeros(2), jnp.zeros(2), jnp.zeros(()))
     with pytest.raises(
         NeedsInfo,
-        match=r"^the function 'place' uses 'info', which the replay memory does not hold: adapt cannot give stored "
-        r"steps new costs$",
+        match=r"^the function 'place' uses 'info', which the replay memory does not hold: stored steps cannot get "
+        r"new costs$",
     ):
         environment.relabel(t, environment.params)  # type: ignore[misc]
 

@@ -13,6 +13,7 @@ from gymnasium.utils.env_checker import check_env
 from safedsr.envs.copies import Copies
 from safedsr.envs.environment import make_task
 from safedsr.envs.host import from_gymnasium
+from safedsr.envs.registry import environment_to_dict, stored_params
 from safedsr.errors import EnvironmentFailed, UserError
 from safedsr.types import Transition
 
@@ -481,3 +482,21 @@ def test_an_environment_that_ends_the_program_is_reported():
 
     with pytest.raises(EnvironmentFailed, match="raised SystemExit: 3"):
         walk(from_gymnasium(Leaving), [[1]] * 400)
+
+
+def test_other_cost_functions_leave_the_parameters_of_success_as_they_were():
+    def near(obs, action, next_obs, reward, info, edge=1.0, low=0.5):
+        return low * (next_obs[0] < edge)
+
+    def far(obs, action, next_obs, reward, info, low=0.5):
+        return low * (next_obs[0] > 0)
+
+    def there(obs, action, next_obs, reward, info, goal=10.0):
+        return next_obs[0] > goal
+
+    before, after = (from_gymnasium(Climber, cost=cost, success=there) for cost in (near, far))
+    task = make_task(before, 5, {"goal": 20.0, "low": 0.25})
+    data, params = environment_to_dict(before), before.to_json(task)
+    same, other = (stored_params(one, data, task.name, params) for one in (before, after))
+    assert {name: float(value) for name, value in same.items()} == {"edge": 1.0, "low": 0.25, "goal": 20.0}
+    assert {name: float(value) for name, value in other.items()} == {"low": 0.5, "goal": 20.0}

@@ -191,7 +191,7 @@ def test_workers_finish_the_seeds_of_adaptive_contestants(tmp_path, monkeypatch)
     chosen = [find_contestant(name) for name in ("safedsr-plus", "cpo", "safedsr-plus-memory")]
     scenario, how = parse_scenario(TINY.replace("ANNOUNCED", "true"), "tiny.toml"), How(tmp_path / "out", quick=True)
     workers.run_with_workers([scenario], chosen, (6, 7), how, 2)
-    assert seen == [(["safedsr-plus"], True), (["cpo"], False)]
+    assert seen == [(["safedsr-plus", "safedsr-plus-memory"], True), (["cpo"], False)]
     said = (tmp_path / "out" / "tiny" / ".logs" / "7.txt").read_text()
     assert said.startswith("scenario run tiny.toml safedsr-plus safedsr-plus-memory --first-seed 7 --seeds 1")
     with pytest.raises(EnvironmentFailed, match="the process of seed 8 failed: scenario run"):

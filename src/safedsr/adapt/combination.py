@@ -9,17 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from safedsr.adapt.closed import GOOD_R2, expressed
-from safedsr.adapt.costs import Arguments, FitSet, Samples, experience_of, learner_of, stored_steps
+from safedsr.adapt.costs import FitSet, Samples, experience_of, learner_of, stored_steps
 from safedsr.envs.environment import Task
 from safedsr.envs.grid.layout import Layout
 from safedsr.runs.policy import TrainedPolicy
 
 EXACT = 1e-5  # largest error of a remembered cost, in units of the largest; costs are stored in 32 bits
-
-
-def factors_for(agent: TrainedPolicy, costs: Any, task: Task) -> np.ndarray | None:
-    """As `combination`; None if other cost functions replaced those of the agent, whose costs are then unknown."""
-    return None if isinstance(costs, Arguments) and costs.anew else combination(agent, task)
 
 
 def combination(agent: TrainedPolicy, task: Task) -> np.ndarray | None:
@@ -49,8 +44,9 @@ def beside_known(agent: TrainedPolicy, costs: Any, fit: FitSet) -> Helped | None
     An example is a cost of actions, which codes of the next state hardly tell apart. On the grid, costs are functions
     of the position, and a known cost says nothing of another place.
     """
-    unknown = isinstance(costs, Samples) or (isinstance(costs, Arguments) and costs.anew)
-    if unknown or isinstance(agent.task.params, Layout) or not _has_rows(agent) or not fit.cost.shape[1]:
+    if isinstance(costs, Samples) or isinstance(agent.task.params, Layout):
+        return None
+    if not _has_rows(agent) or not fit.cost.shape[1]:
         return None
     if min(expressed(fit).r2) >= GOOD_R2:
         return None
@@ -62,7 +58,9 @@ def beside_known(agent: TrainedPolicy, costs: Any, fit: FitSet) -> Helped | None
 
 
 def _has_rows(agent: TrainedPolicy) -> bool:
-    """Whether K of each of the agent's costs is a row of M."""
+    """Whether K of each cost of the agent's task is a row of M."""
+    if not agent.knows_costs:
+        return False
     w_c = np.asarray(learner_of(agent).weights.w_c)
     return bool(len(w_c)) and not w_c[:, : len(experience_of(agent).gram)].any()
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple
 
 from safedsr.adapt.certify import Certificate, certify_in
-from safedsr.adapt.combination import as_words, factors_for
+from safedsr.adapt.combination import as_words, combination
 from safedsr.adapt.config import LEVELS, CertificateConfig, ClimbConfig, Tell, silent
 from safedsr.adapt.costs import Costs, experience_of, task_of
 from safedsr.adapt.diagnostics import remarks
@@ -123,7 +123,7 @@ def adapt(
         require_mixable(agent)
     trial = walking(agent, task) if from_memory else task
     request = Request(costs, task, trial, spend, certificate.epsilon, min(certificate.require + MARGIN, 1.0), tell)
-    factors = factors_for(agent, costs, task)
+    factors = combination(agent, task)
     warnings = remarks(agent, costs, fitted=factors is None)
     rungs: list[Rung[AnyPolicy]] = []
     began, current, host = time.perf_counter(), agent, agent.job.environment.host
@@ -161,7 +161,8 @@ def adapt(
 def _as_it_was(agent: AnyPolicy, request: Request, certificate: CertificateConfig) -> Rung[AnyPolicy]:
     """The agent with its old weights and λ, judged by the new costs."""
     request.tell("simulating episodes of the agent as it was", 0.0)
-    host, same = agent.job.environment.host, agent.changed(task=request.task)
+    known = agent.knows_costs and request.task.params is agent.task.params
+    host, same = agent.job.environment.host, agent.changed(task=request.task, knows_costs=known)
     steps = host.steps if host else 0
     certified = certify_in(same, request.trial, certificate)
     return Rung(NONE, same, certified, 0.0, 0 if host else None, host.steps - steps if host else None)
@@ -205,7 +206,7 @@ def _require_no_steps(level: str, spend: ClimbConfig) -> None:
 
 
 def _cost(agent: AnyPolicy, request: Request) -> AnyPolicy:
-    if request.task.params is agent.task.params:  # the budget alone is new
+    if request.task.params is agent.task.params and agent.knows_costs:  # the budget alone is new
         return agent.changed(task=request.task)
     return refit(agent, request.costs).changed(task=request.task)
 

@@ -206,12 +206,16 @@ def save_members(agent: TrainedPolicy, members: Sequence[TrainedPolicy], folder:
             raise UserError(f"{folder} holds a {kind} already; choose another folder")
     if is_library(folder) and not overwrite:
         raise UserError(f"{folder} holds a library already; choose another folder, or say overwrite=True")
+    new = folder / f".{MEMBERS}"
+    with storage.disk(folder):
+        shutil.rmtree(new, ignore_errors=True)  # of a save that was stopped
+    for n, member in enumerate(members):
+        member.save(new / str(n))
     with storage.disk(folder):
         (folder / LIBRARY).unlink(missing_ok=True)  # until the new one is complete
         if (folder / MEMBERS).is_dir():
             shutil.rmtree(folder / MEMBERS)
-    for n, member in enumerate(members):
-        member.save(folder / MEMBERS / str(n))
+        new.rename(folder / MEMBERS)
     lam = [float(value) for value in agent.policy.lam]
     storage.write_json(folder / LIBRARY, {"members": len(members), "lam": lam}, signed=True)
 

@@ -69,4 +69,6 @@ def _agent_of(program: Program, agents: PyTree, agent: AnyPolicy, task: Task) ->
     new = from_rows(*trainer.memory(state), environment.spec.codec)
     old = stored_steps(agent, task)
     steps = jax.tree.map(lambda *parts: np.concatenate(parts), new, old)
-    return learnt.changed(experience=make_experience(steps, learnt.features, environment, task.params))
+    kept = make_experience(steps, learnt.features, environment, task.params)
+    longest = agent.experience.longest if agent.experience else 0
+    return learnt.changed(experience=kept._replace(longest=longest), knows_costs=True)

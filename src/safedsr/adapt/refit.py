@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from safedsr.adapt.closed import RIDGE, rank, ridge
-from safedsr.adapt.combination import beside_known, factors_for
+from safedsr.adapt.combination import beside_known, combination
 from safedsr.adapt.costs import Costs, FitSet, Samples, experience_of, fit_set, learner_of, task_of, units_of
 from safedsr.core.units import Units
 from safedsr.errors import UserError
@@ -33,7 +33,7 @@ def refit(agent: AnyPolicy, costs: Costs, rewards: bool = False, strength: float
         require(fit.cost.shape[1] == count, "costs", fit.cost.shape[1], f"label each of the agent's {count} costs")
     else:
         task = task_of(agent, costs)
-        factors = factors_for(agent, costs, task)
+        factors = combination(agent, task)
     old = learner_of(agent).weights
     w_c = _fitted(agent, costs, fit, strength) if factors is None else jnp.asarray(factors @ old.w_c)
     weights = old._replace(w_c=w_c.astype(jnp.float32))
@@ -42,7 +42,7 @@ def refit(agent: AnyPolicy, costs: Costs, rewards: bool = False, strength: float
     policy = agent.policy._replace(learner=learner_of(agent)._replace(weights=weights))
     if policy.signals is not None:
         policy = policy._replace(signals=policy.signals._replace(cost=jnp.asarray(fit.cost.max(0), jnp.float32)))
-    new = agent.changed(policy=policy, task=task, recursion=None)
+    new = agent.changed(policy=policy, task=task, recursion=None, knows_costs=True)
     if len(weights.w_c) == len(old.w_c):
         return new
     assert agent.trainer.adaptable

@@ -106,7 +106,8 @@ def run_keys(agent: TrainedPolicy, task: Task, keys: Array, epsilon: float = 0.0
         return _run_mixture(agent, task, keys, epsilon)
     environment = with_costs(agent.job.environment, len(task.budgets))
     if isinstance(task.params, Remembered):
-        environment = memory_environment(environment.spec, agent.experience.longest if agent.experience else 0)
+        longest = agent.experience.longest if agent.experience and not environment.spec.time_limit else 0
+        environment = memory_environment(environment.spec, longest)
     if environment.host:
         from safedsr.engine.host_episodes import run_on_host
 

@@ -25,6 +25,7 @@ from safedsr.engine.relabel import relabel_memory
 from safedsr.engine.sinks import check_sinks, open_sinks
 from safedsr.envs.chosen import require_same_success, same_costs
 from safedsr.envs.environment import Environment, Task, with_cost_args
+from safedsr.envs.functions import parameters_in
 from safedsr.errors import DiskError, EnvironmentFailed, UserError
 from safedsr.runs.arrays import from_arrays, to_arrays
 from safedsr.runs.folder import NAMES, load_run, read_manifest
@@ -88,6 +89,7 @@ def resume(
         if cost_args:
             tasks = tuple(with_cost_args(job.environment, t, cost_args) for t in job.tasks)
             cost_args = {} if _equal(tasks, job.tasks) else cost_args  # the same parameters again change nothing
+            _require_same_meaning(cost_args, config["environment"], out)
             job = dataclasses.replace(job, tasks=tasks if cost_args else job.tasks)
         if changes:
             job = dataclasses.replace(job, train=dataclasses.replace(job.train, **changes))
@@ -118,6 +120,15 @@ def resume(
         with contextlib.closing(program):
             loop(program, writer, state, step, show)
     return Path(out)
+
+
+def _require_same_meaning(cost_args: Mapping[str, Any], environment: Mapping[str, Any], out: str | Path) -> None:
+    """Raise if new parameters are also those of the function of success."""
+    for name in sorted(parameters_in(environment.get("success_function")) & set(cost_args)):
+        raise UserError(
+            f"'{name}' is a parameter of the function of success, and the episodes in {out} are stored with its old "
+            "value: leave it out, or train in another folder"
+        )
 
 
 def _changed_at(writer: RunWriter) -> int | None:

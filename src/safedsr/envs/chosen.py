@@ -13,6 +13,7 @@ from typing import Any
 
 from safedsr.envs.environment import Environment, check_environment
 from safedsr.envs.functions import (
+    PARAMETERS,
     StepFunction,
     changed_functions,
     file_hash,
@@ -115,6 +116,11 @@ def _own(function: Any, chosen: Chosen) -> Environment:
         raise UserError(f"'{chosen.env}' raised {type(error).__name__}: {error}") from error
     if not isinstance(made, Environment):
         raise UserError(f"'{chosen.env}' returned {type(made).__name__}; return a safedsr Environment, as it says")
+    if made.host:
+        raise UserError(
+            f"'{chosen.env}' returned an environment of Gymnasium, which runs on the host; let the function return the "
+            "gymnasium.Env and name its costs by --cost-fn, or train it in Python with safedsr.train"
+        )
     if len(made.cost_names) != made.spec.costs:
         raise UserError(
             f"the environment of '{chosen.env}' has {made.spec.costs} costs and {len(made.cost_names)} cost_names; "
@@ -168,7 +174,7 @@ def completed(chosen: Chosen, data: Mapping[str, Any]) -> Chosen:
         )
     if chosen.env is None and ":" in made.removeprefix(GYMNAX):
         raise UserError(f"this run was trained in '{name}', a module of yours or of others; name it: --env {made}")
-    entries, args = data.get("reward"), data.get("env_args", {})
+    entries, args = None if _makes_environment(data) else data.get("reward"), data.get("env_args", {})
     if not chosen.env_args and made and not made.startswith(GYMNAX):
         _require_harmless(args)
     found = replace(
@@ -176,16 +182,23 @@ def completed(chosen: Chosen, data: Mapping[str, Any]) -> Chosen:
         env=chosen.env or made,
         env_args=chosen.env_args or args,
         reward=chosen.reward or (tuple(_entry(*pair) for pair in entries) if entries else None),
-        time_limit=chosen.time_limit or data.get("time_limit"),
+        time_limit=chosen.time_limit or (None if _makes_environment(data) else data.get("time_limit")),
         name=None if name.startswith(GYMNAX) or data.get("made_by") or chosen.env else name,
     )
     if found.costs is None and not found.cost_entries:
         found = replace(found, costs=tuple(_known(about, "--cost-fn") for about in data.get("costs", ())))
+    if _makes_environment(data):
+        return found
     if found.success is None and data.get("success_function"):
         found = replace(found, success=_known(data["success_function"], "--success-fn"))
     elif found.success is None and data.get("success") is False:
         found = replace(found, success=())
     return found
+
+
+def _makes_environment(data: Mapping[str, Any]) -> bool:
+    """Whether the run's environment was made by a function of the user that returns an `Environment`."""
+    return bool(data.get("made_by")) and "gymnasium" not in data
 
 
 def _require_harmless(args: Mapping[str, Any]) -> None:
@@ -244,8 +257,9 @@ def require_same_success(environment: Environment, data: Mapping[str, Any], run:
 
 def _same_function(now: Mapping[str, Any], then: Mapping[str, Any]) -> bool:
     files = {about.get("source") for about in (now, then)} - {"", None}  # "": earlier versions did not know it
-    names = ({k: v for k, v in about.items() if k not in ("source", "sha256", "file_sha256")} for about in (now, then))
-    return len(files) <= 1 and len({tuple(sorted(one.items())) for one in names}) == 1
+    others = ("source", "sha256", "file_sha256", PARAMETERS)
+    names, before = ({k: v for k, v in about.items() if k not in others} for about in (now, then))
+    return len(files) <= 1 and names == before
 
 
 def warn_of_changes(environment: Environment, data: Mapping[str, Any]) -> None:

@@ -22,6 +22,7 @@ import numpy as np
 
 from safedsr.errors import UserError, unknown
 
+PARAMETERS = "parameters"  # in the description of a function of success
 GIVEN = ("obs", "action", "next_obs", "reward", "info")
 Args = dict[str, np.ndarray]  # parameters of all functions of an environment, by name
 
@@ -146,6 +147,16 @@ def function_from_json(about: Mapping[str, Any]) -> StepFunction | None:
     if "reward" in about:
         return from_reward(int(about["reward"]), float(about["sign"]))
     return None
+
+
+def parameters_in(about: Mapping[str, Any] | None) -> frozenset[str]:
+    """The names of the parameters of the function that a description in config.json is of, if it has them."""
+    return frozenset((about or {}).get(PARAMETERS, ()))
+
+
+def with_parameters(function: StepFunction) -> dict[str, Any]:
+    """The description of a function with the names of its parameters."""
+    return {**function.about, PARAMETERS: sorted(function.defaults)}
 
 
 def name_in(about: Mapping[str, Any]) -> str:

@@ -27,6 +27,7 @@ from safedsr.envs.functions import (
     own_function,
     stored_args,
     with_args,
+    with_parameters,
 )
 from safedsr.envs.pytrees import View, as_jax, as_numpy, bounds, changes, leaves_by_name, with_numbers
 from safedsr.errors import UserError, unknown
@@ -109,10 +110,7 @@ class Adapter:
         """A stored transition with the costs of other parameters."""
         params = as_jax(params)
         obs, next_obs = self.view.restore(t.obs), self.view.restore(t.next_obs)
-        nothing = NoInfo()
-        cost = self.price(obs, t.action, next_obs, t.reward, nothing, params["args"])
-        nothing.require_unused()
-        return t._replace(cost=cost)
+        return t._replace(cost=self.price(obs, t.action, next_obs, t.reward, NoInfo(), params["args"]))
 
     def with_args(self, params: PyTree, given: Mapping[str, Any]) -> PyTree:
         """Parameters of a task with other parameters of the cost functions."""
@@ -192,7 +190,7 @@ def from_gymnax(
         settings={
             "env_args": changes(own, usual),
             "costs": [dict(function.about) for function in costs],
-            "success_function": dict(goal.about) if goal else None,
+            "success_function": with_parameters(goal) if goal else None,
         },
         to_json=adapter.to_json,
         from_json=adapter.from_json,
@@ -303,13 +301,16 @@ def _names(function: StepFunction, shape: tuple[int, ...]) -> list[str]:
     return [f"{function.name}[{n}]" for n in range(shape[0])] if shape else [function.name]
 
 
-def _call(function: StepFunction, *given: Any) -> Array:
+def _call(function: StepFunction, obs: Any, action: Any, next_obs: Any, reward: Any, info: Any, args: Args) -> Array:
     """The value of a function of a step; its errors in words."""
     about = f"the function '{function.name}'"
     try:
-        return jnp.asarray(function(*given), jnp.float32)
+        found = jnp.asarray(function(obs, action, next_obs, reward, info, args), jnp.float32)
+        if isinstance(info, NoInfo):
+            info.require_unused()
+        return found
     except NeedsInfo as error:
-        raise NeedsInfo(f"{about} {error}: adapt cannot give stored steps new costs") from error
+        raise NeedsInfo(f"{about} {error}: stored steps cannot get new costs") from error
     except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
         raise UserError(
             f"{about} cannot be compiled: {_first_line(error)}; use jnp.where, & and | instead of if, and, or, and jnp "

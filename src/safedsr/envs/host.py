@@ -32,6 +32,7 @@ from safedsr.envs.functions import (
     plain_args,
     stored_args,
     with_args,
+    with_parameters,
 )
 from safedsr.envs.making import make_gymnasium
 from safedsr.envs.probe import Probe, probe
@@ -103,7 +104,7 @@ def from_gymnasium(
             "time_limit": time_limit,
             "reward": None if labelling.reward is None else [list(entry) for entry in labelling.reward],
             "costs": [dict(function.about) for function in labelling.costs],
-            "success_function": dict(labelling.success.about) if labelling.success else None,
+            "success_function": with_parameters(labelling.success) if labelling.success else None,
             "code": _code(env),
         },
         to_json=lambda task: {"args": args_to_json(task.params)},

@@ -5,6 +5,7 @@ from typing import Any
 
 from safedsr.envs.chosen import Chosen, completed, make_environment, same_costs, warn_of_changes
 from safedsr.envs.environment import Environment
+from safedsr.envs.functions import parameters_in
 from safedsr.envs.grid.config import GRID
 from safedsr.errors import UserError
 from safedsr.validation import first_difference
@@ -48,11 +49,15 @@ def find_environment(data: Mapping[str, Any], num_costs: int, given: Environment
 
 
 def stored_params(environment: Environment, data: Mapping[str, Any], task: str, params: Mapping[str, Any]) -> Any:
-    """The parameters of a task of a run folder; if the cost functions are others, theirs have their defaults."""
+    """The parameters of a task of a run folder; if the cost functions are others, theirs have their defaults.
+
+    Parameters of the function of success stay.
+    """
     if environment.from_json is None:
         return ()
     if "costs" in environment.settings and not same_costs(environment, data):
-        params = {**params, "args": {}}
+        kept = parameters_in(data.get("success_function"))
+        params = {**params, "args": {name: value for name, value in params.get("args", {}).items() if name in kept}}
     return environment.from_json(task, dict(params))
 
 

@@ -24,10 +24,10 @@ def finish(out: Path) -> list[TextTable]:
     """A table of the safe goal rates at ε = 0; none if they are neither stored nor can be measured in `out`."""
     path, run = out / FILE, out / WHOLE
     rates: Rates = storage.read_json(path) if path.exists() else {}
-    if len(rates) < len(ROWS) and (run / "policy.json").is_file():
+    if set(rates) != set(ROWS) and (run / "policy.json").is_file():
         rates = measure(run)
         storage.write_json(path, rates)
-    return [greedy_table(rates)] if rates else []
+    return [greedy_table(rates)] if rates and set(rates) <= set(ROWS) else []
 
 
 def measure(run: Path, episodes: int = EPISODES) -> Rates:

@@ -41,6 +41,7 @@ class TrainedPolicy:
         self.rng = np.random.default_rng(seed)  # of random actions in `predict`
         self.recursion: Any = None  # state of recursive least squares, see adapt/recursive.py
         self.mixture: Mixture | None = None
+        self.knows_costs = True  # whether its weights and K are of the costs of its task
         self.fallbacks = 0  # how often `act` has returned the action `fallback`
         self.trainer = make_trainer(job.algorithm, job.agent, job.environment)
         self.values_of = with_precision(self.trainer.values, job.train.matmul)
@@ -193,7 +194,7 @@ class TrainedPolicy:
         if self.experience is not None:
             experience.write_experiences(folder, {(0, 0): self.experience})
         policy = jax.tree.map(lambda x: x[None, None], self.policy)
-        write_policies(folder, policy, job, [self.seed], self.mixture)
+        write_policies(folder, policy, job, [self.seed], self.mixture, self.knows_costs)
 
 
 AnyPolicy = TypeVar("AnyPolicy", bound=TrainedPolicy)
@@ -274,7 +275,7 @@ def load_policy(
     environment: Environment | None = None,
 ) -> AnyPolicy:
     """Load a policy from a run folder; the default seed is the best one in that task."""
-    folder, job, policies, best, mixture = read_policies(path, environment)
+    folder, job, policies, best, mixture, knows_costs = read_policies(path, environment)
     if not 0 <= task < len(job.tasks):
         raise UserError(f"task is {task}; give a number from 0 to {len(job.tasks) - 1}")
     chosen = best[task] if seed is None else seed
@@ -283,14 +284,15 @@ def load_policy(
     index = job.seeds.index(chosen)
     kept = experience.read_experiences(folder, job.environment, job.tasks).get((task, index))
     agent = kind(job, _pick(policies, task, index), task, chosen, kept)
-    return agent.with_policy(agent.trainer.crop(agent.policy, agent.task.params)).changed(mixture=mixture)
+    agent = agent.with_policy(agent.trainer.crop(agent.policy, agent.task.params))
+    return agent.changed(mixture=mixture, knows_costs=knows_costs)
 
 
 def load_policies(
     kind: type[AnyPolicy], path: str | Path, environment: Environment | None = None
 ) -> dict[tuple[int, int], AnyPolicy]:
     """Load all policies of a run folder by (task, seed); they share compiled functions."""
-    folder, job, policies, _, mixture = read_policies(path, environment)
+    folder, job, policies, _, mixture, knows_costs = read_policies(path, environment)
     first, agents = kind(job, _pick(policies, 0, 0), 0, job.seeds[0]), {}
     kept = experience.read_experiences(folder, job.environment, job.tasks)
     for number, task in enumerate(job.tasks):
@@ -301,6 +303,7 @@ def load_policies(
                 seed=seed,
                 experience=kept.get((number, index)),
                 mixture=mixture,
+                knows_costs=knows_costs,
             )
     return agents
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from safedsr.agents.registry import make_trainer
+from safedsr.envs.chosen import same_costs
 from safedsr.envs.environment import Environment
 from safedsr.errors import UserError
 from safedsr.runs import storage
@@ -16,7 +17,7 @@ from safedsr.runs.arrays import from_arrays, to_arrays
 from safedsr.runs.format1 import upgrade_config, upgrade_names
 from safedsr.runs.job import Job, job_from_dict
 from safedsr.types import PyTree
-from safedsr.validation import LARGEST, in_file, require
+from safedsr.validation import LARGEST, in_file, require, typed
 
 
 class Mixture(NamedTuple):
@@ -34,13 +35,23 @@ class Stored(NamedTuple):
     policies: PyTree  # [E, S]
     best: list[int]  # the best seed of each task
     mixture: Mixture | None
+    knows_costs: bool  # False if weights and K are of other costs than those of the task
 
 
-def write_policies(folder: Path, policies: PyTree, job: Job, best: list[int], mixture: Mixture | None = None) -> None:
+def write_policies(
+    folder: Path,
+    policies: PyTree,
+    job: Job,
+    best: list[int],
+    mixture: Mixture | None = None,
+    knows_costs: bool = True,
+) -> None:
     """Write the policies [E, S] of a job; policy.json is last, because a folder that has it holds a whole policy."""
     storage.write_tensors(folder / TENSORS, to_arrays(policies), {"safedsr": str(FORMAT)})
     mixed = {"mixture": mixture._asdict()} if mixture else {}
-    storage.write_json(folder / ABOUT, {"format": FORMAT, "best": best, **mixed, "job": job.to_dict()}, signed=True)
+    unknown = {} if knows_costs else {"knows_costs": False}
+    about = {"format": FORMAT, "best": best, **mixed, **unknown, "job": job.to_dict()}
+    storage.write_json(folder / ABOUT, about, signed=True)
 
 
 def read_policies(path: str | Path, environment: Environment | None) -> Stored:
@@ -53,7 +64,9 @@ def read_policies(path: str | Path, environment: Environment | None) -> Stored:
     if found == 1:
         arrays = upgrade_names(arrays)
     with in_file(folder / ABOUT):
-        job = job_from_dict(upgrade_config(about["job"]), environment)
+        config = upgrade_config(about["job"])
+        job = job_from_dict(config, environment)
+        knows_costs = typed(bool, about.get("knows_costs", True), "knows_costs")
         best = about["best"]
         fine = len(best) == len(job.tasks) and set(best) <= set(job.seeds)
         require(fine, "best", best, f"give one of the seeds for each of the {len(job.tasks)} tasks")
@@ -65,7 +78,8 @@ def read_policies(path: str | Path, environment: Environment | None) -> Stored:
             raise UserError(
                 f"{folder / TENSORS}: '{name}' is not finite everywhere; train again, or use another policy"
             )
-    return Stored(folder, job, policies, best, mixture)
+    same = same_costs(job.environment, config["environment"])
+    return Stored(folder, job, policies, best, mixture, knows_costs and same)
 
 
 def _mixture(data: Any, job: Job) -> Mixture | None:

@@ -16,14 +16,16 @@ import numpy as np
 
 from safedsr.adapt.penalty import FINAL_BATCHES, score, scores, with_lam
 from safedsr.adapt.walks import walking
+from safedsr.agent import Agent
 from safedsr.engine.program import Program
 from safedsr.envs.environment import Task
+from safedsr.scenario.contestants import FROM_MEMORY
 from safedsr.scenario.course import Course, Phase
 from safedsr.scenario.diary import Diary
 from safedsr.scenario.guard import worth
 from safedsr.scenario.learners import Learner, enter, make_job, play, run_learner, tell, update_rate
 from safedsr.scenario.place import Place, turns
-from safedsr.scenario.runner import FROM_MEMORY, LEVELS, Adaptive, Climbed, Runner
+from safedsr.scenario.runner import LEVELS, Adaptive, Climbed, Runner
 from safedsr.scenario.silent import Sentry, watch_start
 from safedsr.types import PyTree
 
@@ -71,7 +73,8 @@ def alike(seeds: Sequence[int], step: Callable[[int], Any]) -> list[tuple[int, .
     """The seeds in groups that are at the same step."""
     found: dict[Any, tuple[int, ...]] = {}
     for seed in seeds:
-        found[step(seed)] = (*found.get(step(seed), ()), seed)
+        at = step(seed)
+        found[at] = (*found.get(at, ()), seed)
     return list(found.values())
 
 
@@ -93,10 +96,13 @@ def _live(runner: Runner, sentry: Sentry | None, phase: Phase) -> None:
 def _told(runner: Runner, phase: Phase) -> None:
     """Adapt every seed to an announced task, once; then its stored steps get the costs of the task."""
     before = runner.course.known(phase.number - 1)
+    since = max((other.number for other in runner.course.phases[: phase.number] if other.announced), default=0)
+    guessing = {note["seed"] for note in runner.diary.notes if note["alarm"] and since <= note["phase"] < phase.number}
     done = {note["seed"] for note in runner.diary.notes if note["phase"] == phase.number and not note["alarm"]}
     for index, seed in enumerate(runner.job.seeds):
         if seed not in done:
-            climbed = runner.spent(phase, index, lambda i=index: _adapted(runner, i, before, phase.task))
+            agent = runner.agent(index, before).changed(knows_costs=seed not in guessing)  # others predict their costs
+            climbed = runner.spent(phase, index, lambda a=agent: _adapted(runner, a, phase.task))
             runner.note(phase, index, climbed)
             runner.take(index, climbed)
             runner.place.keep(runner.diary, runner.state, runner.course.steps)
@@ -106,9 +112,8 @@ def _told(runner: Runner, phase: Phase) -> None:
         runner.put(told.agent)
 
 
-def _adapted(runner: Runner, index: int, before: Task, task: Task) -> Climbed:
-    """The adapted agent of a seed; only the level from-memory has no simulator."""
-    agent = runner.agent(index, before)
+def _adapted(runner: Runner, agent: Agent, task: Task) -> Climbed:
+    """The adapted agent; only the level from-memory has no simulator."""
     return runner.climb(agent, task, walking(agent, task) if runner.level == FROM_MEMORY else task)
 
 

@@ -31,7 +31,7 @@ SAFEDSR: dict[str, Any] = {"rule": "sign", "terminal": "cut"}
 # What the paper's schedules are as shares of its 500 000 training steps.
 SAFEDSR_SHARES = {"epsilon_from": 0.04, "epsilon_to": 0.2, "penalty_start": 0.2, "freeze": 0.1, "train_start": 0.03}
 BASELINES = ("ppo-lag", "trpo-pid", "cpo")
-RUNGS, MEMORY = ("cost", "penalty", "memory", "full"), "from-memory"
+RUNGS, FROM_MEMORY = ("cost", "penalty", "memory", "full"), "from-memory"
 
 
 class Contestant(NamedTuple):
@@ -50,7 +50,7 @@ def _known() -> dict[str, Contestant]:
         Contestant(plus, "adapts when told, or when it notices a change: fully automatic", plus, "adaptive", "auto"),
         *(Contestant(f"{plus}-{rung}", f"adapts up to the level '{rung}'", plus, "adaptive", rung) for rung in RUNGS),
         Contestant(
-            f"{plus}-from-memory", "adapts on walks through its memory, goes on learning", plus, "adaptive", MEMORY
+            f"{plus}-from-memory", "adapts on walks through its memory, goes on learning", plus, "adaptive", FROM_MEMORY
         ),
         Contestant(f"{plus}-going-on", "goes on learning; told changes relabel its memory", plus, "learner"),
         Contestant("safedsr", "as in the paper: phases of evaluation, λ and M after a change", "safedsr", "staged"),
@@ -82,7 +82,7 @@ def left_out(one: Contestant, told: Sequence[bool]) -> str | None:
     """Why a contestant does not take part, if it does not; `told`: whether each change is announced."""
     if one.kind == "restart" and not all(told):
         return "it would have to be told when to start again"
-    if one.level == MEMORY and not any(told):
+    if one.level == FROM_MEMORY and not any(told):
         return "without announced changes, it is safedsr-plus"
     return None
 

@@ -54,7 +54,9 @@ def run(scenarios: Sequence[Scenario], contestants: Sequence[Contestant], seeds:
             elif not how.only_first_phase:
                 _run_one(course, one, seeds, finished, how)
             elif one.algorithm == "safedsr-plus":
-                _run_first(course, one, seeds, how)
+                settings = settings_hash(course, one)
+                missing = tuple(seed for seed in seeds if not finished.has(course, one.name, seed, settings))
+                _run_first(course, one, missing, how)
             else:
                 how.say(f"{course.name}: {one.name} shares no first phase with others")
 

@@ -20,6 +20,7 @@ from safedsr.envs.environment import Task
 from safedsr.runs.experience import from_rows, make_experience
 from safedsr.runs.job import Job
 from safedsr.scenario.clock import worked
+from safedsr.scenario.contestants import FROM_MEMORY
 from safedsr.scenario.course import Course, Phase
 from safedsr.scenario.diary import Diary
 from safedsr.scenario.guard import guarded, wrap
@@ -28,7 +29,6 @@ from safedsr.scenario.place import Place
 from safedsr.types import PyTree, Rehearsal
 
 LEVELS = ("cost", "penalty", "memory")
-FULL, FROM_MEMORY = "full", "from-memory"
 CERTIFICATE = CertificateConfig(episodes=500, require=0.97)
 SPEND = ClimbConfig(updates=4_000)
 QUICK_CERTIFICATE, QUICK_SPEND = CertificateConfig(episodes=64, require=0.97), ClimbConfig(updates=100)

@@ -118,9 +118,10 @@ def _latest(runner: Runner, index: int, count: int, skip: int) -> Transition:
 
 
 def labelled_agent(runner: Runner, index: int, task: Task) -> Any:
-    """The agent of a seed, whose stored steps keep their costs in whatever task."""
+    """The agent of a seed, whose stored steps keep their costs in whatever task; it has learnt from other costs."""
     agent = runner.agent(index, task)
-    return agent.changed(job=dataclasses.replace(agent.job, environment=as_labelled(agent.job.environment)))
+    job = dataclasses.replace(agent.job, environment=as_labelled(agent.job.environment))
+    return agent.changed(job=job, knows_costs=False)
 
 
 _AS_LABELLED: dict[int, Any] = {}

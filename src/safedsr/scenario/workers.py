@@ -30,7 +30,7 @@ def run_with_workers(
     others = [one for one in contestants if one.kind != "adaptive"]
     for scenario in scenarios:
         if adaptive:
-            run([scenario], adaptive[:1], seeds, how._replace(only_first_phase=True))
+            run([scenario], adaptive, seeds, how._replace(only_first_phase=True))  # they share it
         with ThreadPoolExecutor(workers) as pool:
             jobs = [pool.submit(_finish, scenario, adaptive, seed, how) for seed in seeds if adaptive]
             try:

@@ -88,6 +88,7 @@ def test_an_agent_with_other_cost_functions_does_not_know_their_costs(pusher, tm
     assert known.knows_costs and combination(known, known.task) is not None
     other = safedsr.load(tmp_path / "pusher", environment=safedsr.envs.from_gymnasium("CartPole-v1", cost=stranger))
     assert not other.knows_costs and combination(other, task_of(other, {"even": 2.0})) is None
+    assert other.experience
     size = len(other.experience.gram)
     assert np.asarray(learner_of(other.refit({"even": 2.0})).weights.w_c)[:, :size].any()  # fitted on codes
 

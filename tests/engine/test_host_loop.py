@@ -165,6 +165,7 @@ def test_stored_steps_get_new_costs_also_if_the_first_resume_ended_before_its_fi
     resume(tmp_path / "run", **new)  # nothing is left to train
     resume(tmp_path / "run", {"steps": STEPS + 50}, **new)
     agent = safedsr.load(tmp_path / "run", environment=host_stairs(2))
+    assert agent.experience
     steps = agent.experience.steps
     assert np.asarray(steps.obs)[:, 0].max() > 0 and not np.asarray(steps.cost)[:, 0].any()
     assert agent.experience.longest == max(load_run(tmp_path / "run").episodes["length"])

@@ -496,6 +496,7 @@ def test_other_cost_functions_leave_the_parameters_of_success_as_they_were():
 
     before, after = (from_gymnasium(Climber, cost=cost, success=there) for cost in (near, far))
     task = make_task(before, 5, {"goal": 20.0, "low": 0.25})
+    assert before.to_json
     data, params = environment_to_dict(before), before.to_json(task)
     same, other = (stored_params(one, data, task.name, params) for one in (before, after))
     assert {name: float(value) for name, value in same.items()} == {"edge": 1.0, "low": 0.25, "goal": 20.0}

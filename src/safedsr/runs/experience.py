@@ -20,7 +20,7 @@ from safedsr.errors import UserError
 from safedsr.runs import storage
 from safedsr.runs.format1 import remembered_steps
 from safedsr.types import JOINED, PyTree, Transition
-from safedsr.validation import in_file, require
+from safedsr.validation import MOST, in_file, require
 
 MOST_STEPS = 25_000
 MOST_STARTS = 256  # first steps of episodes among them, for walks through the memory
@@ -155,7 +155,7 @@ def write_experiences(folder: Path, experiences: Mapping[tuple[int, int], Experi
     tensors = {
         f"{task}/{index}/{name}": array
         for (task, index), one in experiences.items()
-        for name, array in {**one.steps._asdict(), "gram": one.gram, LENGTH: np.int64(one.longest)}.items()
+        for name, array in {**one.steps._asdict(), "gram": one.gram, LENGTH: np.array([one.longest])}.items()
         if not isinstance(array, tuple)  # an environment without extras
     }
     thin = [one for one in experiences.values() if one.different > len(one.steps.action)]
@@ -221,6 +221,7 @@ def _experience(fields: Mapping[str, np.ndarray], environment: Environment) -> E
     require("cost" in fields and fields["cost"].ndim == 2, "cost", sorted(fields), "give costs [n, J]")
     require(len(fields["cost"]) == len(fields["action"]), "cost", fields["cost"].shape, "give a row for each step")
     steps = {name: fields[name] for name in Transition._fields if name in fields}
-    longest = np.asarray(fields.get(LENGTH, 0))
-    require(longest.shape == () and bool(longest >= 0), LENGTH, longest.tolist(), "give a number of steps")
-    return Experience(Transition(**steps), fields["gram"], longest=int(longest))  # type: ignore[arg-type]
+    longest = np.asarray(fields.get(LENGTH, [0]))
+    fine = longest.shape == (1,) and 0 <= longest[0] <= MOST
+    require(bool(fine), LENGTH, longest.tolist(), "give a number of steps")
+    return Experience(Transition(**steps), fields["gram"], longest=int(longest[0]))  # type: ignore[arg-type]

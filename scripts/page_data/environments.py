@@ -20,6 +20,7 @@ STAGES = {
     "remembered": ", new cost, adapted from memory",
     "continued": ", new cost, trained further",
 }
+ROUNDED = 5e-5  # half of the last digit of the fuel in the tables
 Shown = Callable[[float], str]
 
 
@@ -88,8 +89,16 @@ def minecart_changes_seeds() -> str:
     return str(len({row["seed"] for row in sources.rows(CHANGES)}))
 
 
+@text
+def minecart_above(passed: str) -> str:
+    """Of the policies whose certificate from memory passes ("True") or fails, those above their budget, of how many."""
+    rows = [row for row in sources.rows(CHANGES) if row["passed"] == passed]
+    above = [row for row in rows if float(row["discounted_fuel"]) > float(row["budget"]) + ROUNDED]
+    return f"{len(above)} of {len(rows)}"
+
+
 def _cart_cell(carts: list[tuple[float, float]], budget: float) -> str:
-    within = [ore for ore, fuel in carts if fuel <= budget + 5e-5]  # as the fuel is rounded
+    within = [ore for ore, fuel in carts if fuel <= budget + ROUNDED]
     middle, best = (_ore(float(f(within))) if within else formats.UNKNOWN for f in (np.median, np.max))
     return f"{len(within)}; {middle}; {best}"
 

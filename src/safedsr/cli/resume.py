@@ -65,7 +65,7 @@ def continue_run(out: Path, asked: Asked, training: TrainConfig, where: EnvFlags
     changes = {name: getattr(training, name) for name in given if name in TrainConfig.__dataclass_fields__}
     if environment and not same_costs(environment, config["environment"]):
         before, after = (_names_of(data) for data in (config["environment"], environment.settings))
-        print(f"note: other cost functions from now on: {after}, before: {before}; stored steps get the new costs")
+        print(f"note: other cost functions from now on: {after}, before: {before}; a replay memory gets the new costs")
     use_cores(job.lanes)
     with progress_bar(asked.algorithm) as show:
         resume(out, changes, show=show, environment=environment, cost_args=cost_args(where))

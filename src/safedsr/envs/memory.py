@@ -99,10 +99,10 @@ def _exact(steps: Transition) -> bool:
     """Whether states were met again, with other actions, and no action in a state has led to two states."""
     states = np.asarray(steps.obs)
     tried = np.column_stack([states, steps.action])
-    known, actions, outcomes = (
-        len(np.unique(x, axis=0)) for x in (states, tried, np.column_stack([tried, steps.next_obs]))
-    )
-    return outcomes == actions > AGAIN * known
+    known, actions = len(np.unique(states, axis=0)), len(np.unique(tried, axis=0))
+    if actions <= AGAIN * known:
+        return False
+    return len(np.unique(np.column_stack([tried, steps.next_obs]), axis=0)) == actions
 
 
 def _errors(one: np.ndarray, other: np.ndarray, steps: Transition, span: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

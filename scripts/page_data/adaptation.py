@@ -213,6 +213,13 @@ def adaptation_readings(costs: str) -> str:
     return formats.table_of_runs(["reading", *(f"{one.number} {one.name.split()[0]}" for one in EVALUATIONS)], lines)
 
 
+@text
+def reading_safe_seeds(name: str, costs: str, number: str) -> str:
+    """Seeds of a reading whose agents, at ε = 0, are safe in nine of ten episodes of an evaluation."""
+    rows = _read(name, costs, int(number), 0.0)
+    return f"{sum(row['safe'] >= 0.9 for row in rows)} of {len(rows)}"
+
+
 def _reading_cell(name: str, costs: str, number: int) -> str:
     found = [_read(name, costs, number, epsilon) for epsilon in (0.25, 0.0)]
     rates = (rate(_middle(rows, "safe")) if rows else formats.UNKNOWN for rows in found)

@@ -1,5 +1,6 @@
 """SafeDSR-plus: results/plus, ten seeds that had no part in any choice."""
 
+import itertools
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 from page_data import formats, sources
 from page_data.registry import text
 from safedsr.paper import plus_adaptation, plus_greedy, plus_tables
-from safedsr.paper.experiments import PLUS, PLUS_COSTS, SINGLE, WHOLE
+from safedsr.paper.experiments import PLUS, PLUS_COSTS, SINGLE, UNITS, WHOLE
 from safedsr.runs.metrics import Summary, iqm, summarize
 from safedsr.runs.storage import read_json
 
@@ -22,6 +23,9 @@ WORDS = {
     "safedqn, matched": "SafeDQN, same λ rule, ε, updates, batches and memory",
     "heads": "Q and K without codes (Schmidt et al. 2022)",
     "no-outcomes": "reward and costs are no features",
+    "points-32": "32 points as codes, no map",
+    "points-256": "256 points as codes, no map",
+    "points-1024": "1 024 points as codes, no map",
     "no-waves": "no sine and cosine inputs",
     "greedy-target": "targets without random actions",
     "no-idle": "no extra steps that changed nothing",
@@ -34,6 +38,7 @@ WORDS = {
     "both": "costs and budget × 10, rewards × 0.1",
     "step-large": "reward of a step −0.05 instead of −0.01",
     "step-zero": "reward of a step 0",
+    "step-zero-bonus": "reward of a step 0, `--bonus 0.05`",
     "goal-ten": "reward of the goal 10 instead of 1",
 }
 
@@ -117,8 +122,8 @@ def _variants(named: Mapping[str, str]) -> str:
     lines = []
     for folder, name in named.items():
         costs = {layout: _costs_of(folder, layout) for layout in sources.ROOMS}
-        if all(costs.values()):
-            cells = [_varied(folder, layout, str(costs[layout])) for layout in sources.ROOMS]
+        if any(costs.values()):
+            cells = [_varied(folder, layout, one) if one else "" for layout, one in costs.items()]
             lines.append([WORDS.get(name, name), *cells])
     return formats.table(["", *sources.ROOMS.values()], lines)
 
@@ -139,6 +144,21 @@ def _costs_of(folder: str, layout: str) -> str | None:
 def plus_other_units() -> str:
     """Safe goals in other units and with shifted rewards, as far as they are published."""
     return _variants(plus_tables.OTHER_UNITS)
+
+
+@text
+def plus_units_largest_difference() -> str:
+    """The largest difference of the IQM in other units from that in the usual ones, in percent."""
+    found = []
+    for name, layout in itertools.product(UNITS, sources.ROOMS):
+        run = f"{PLUS}-{name}"
+        other, usual = (_summary(layout, costs, run=one).iqm for costs, one in _in_units(run, layout))
+        found.append(abs(other / usual - 1.0))
+    return formats.fixed(100.0 * max(found), 1)
+
+
+def _in_units(run: str, layout: str) -> list[tuple[str, str]]:
+    return [(str(_costs_of(run, layout)), run), ("diamond", WHOLE)]
 
 
 @text
@@ -184,6 +204,35 @@ def plus_adaptation_rows() -> str:
     return formats.table([*head, "foreseen from memory", "seconds"], lines)
 
 
+@text
+def plus_adapted_others() -> str:
+    """The same adaptation of controls and ablations: weights and λ, then M too; λ by simulation."""
+    lines = []
+    for folder, name in OTHERS.items():
+        fit = " / ".join(formats.fixed(float(iqm(_fits(costs, folder))), 2) for costs in plus_adaptation.NEW)
+        cells = [_twice(costs, folder) for costs in plus_adaptation.NEW]
+        lines.append([name, fit, *cells])
+    return formats.table(["", "R² of costs", *plus_adaptation.NEW], lines)
+
+
+def _twice(costs: str, run: str) -> str:
+    light, whole = (_rates(costs, plus_adaptation.SIMULATOR, level, run=run) for level in ("penalty", "memory"))
+    middles = [formats.fixed(float(iqm(rates)), 3) for rates in (light, whole)]
+    return f"{middles[0]} → {middles[1]} ({formats.fixed(whole.min(), 3)})"
+
+
+def _fits(costs: str, run: str) -> np.ndarray:
+    """R² of the new costs, predicted with refitted weights, for every agent."""
+    folder = FOLDER / plus_adaptation.FOLDER / run
+    return np.array([read_json(path)["r2"] for path in folder.glob(f"{costs}-{plus_adaptation.SIMULATOR}-*.json")])
+
+
+# Runs that are adapted with the simulator only; seeds and λ rule of SINGLE.
+OTHERS = {
+    SINGLE: WORDS["single"],
+    **{f"{PLUS}-{name}": WORDS[name] for name in ("points-32", "points-256", "points-1024", "no-outcomes", "heads")},
+    "safedsr-matched": WORDS["safedsr, matched"],
+}
 _SEARCHES = (plus_adaptation.SIMULATOR, plus_adaptation.MEMORY)
 
 

@@ -129,3 +129,13 @@ def _distance(one: Fit) -> str:
 def readings_missing() -> str:
     """The readings that were not run yet."""
     return ", ".join(f"`{name.removeprefix('safedsr-')}`" for name in CHANGES if fit(name) is None) or "none"
+
+
+@text
+def reading_by_paper(folder: str, column: str) -> str:
+    """Ours divided by the paper's, one / two / three rooms; COLUMN is free, goals or safe."""
+    found, key = fit(folder), dict(zip(("free", "goals", "safe"), KEYS, strict=True))[column]
+    if found is None:
+        raise KeyError(f"{folder} was not run")
+    shares = zip(getattr(found, column), sources.ROOMS, strict=True)
+    return " / ".join(formats.fixed(value / sources.paper(key, layout, AGENT).iqm, 2) for value, layout in shares)

@@ -57,6 +57,14 @@ def test_the_packed_trend_is_the_iqm_before_the_mean(folders):
     assert points.middle and not np.allclose(points.middle["safe"], iqm(points.series["safe"]), atol=1e-3)
 
 
+def test_costs_too_large_for_half_precision_stay_finite(tmp_path):
+    usual = some_episodes(1, 20_300)
+    full = write_run(tmp_path / "full", {(0, 0): usual._replace(cost=usual.cost * 100_000)}, seeds=(0,), steps=20_300)
+    (whole,), (packed,) = (load_results([folder]) for folder in (full, pack(full, tmp_path / "packed")))
+    assert np.isfinite(packed.series["cost"]).all() and np.nanmax(whole.series["cost"]) > 65_504
+    np.testing.assert_allclose(np.nanmean(packed.series["cost"]), np.nanmean(whole.series["cost"]), rtol=0.05)
+
+
 def test_missing_points_do_not_count():
     series = np.array([[np.nan] * 10 + [np.nan, 1.0, 3.0]])
     np.testing.assert_array_equal(stretches(series), [[np.nan, 2.0]])

@@ -26,6 +26,7 @@ from safedsr.validation import with_settings
 
 FILE = "adaptation.json"
 ABSORB: Mapping[str, Any] = {"terminal": "absorb"}
+BIAS: Mapping[str, Any] = {"weight_bias": True}
 ENCODER: Mapping[str, Any] = {"pretrain": plan.PRETRAIN_UPDATES, "pretrain_labels": False}
 
 
@@ -60,6 +61,9 @@ READINGS = (
     Reading("cut-encoder", ENCODER),
     Reading("cut-encoder-whole", ENCODER, base="cut-encoder", whole=True),
     Reading("restart-goal", {"terminal": "restart-goal"}),
+    Reading("cut-bias", BIAS),
+    Reading("cut-bias-whole", BIAS, base="cut-bias", whole=True),
+    Reading("cut-bias-past", BIAS, base="cut-bias", past=True),
 )
 
 

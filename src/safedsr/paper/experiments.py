@@ -51,6 +51,7 @@ UNITS: dict[str, dict[str, Any]] = {
 SHIFTED: dict[str, dict[str, Any]] = {
     "step-large": {"grid": {"step_reward": -0.05}},
     "step-zero": {"grid": {"step_reward": 0.0}},
+    "step-zero-bonus": {"grid": {"step_reward": 0.0}, "settings": {"bonus": 0.05}, "layouts": ("three-rooms",)},
     "goal-ten": {"grid": {"goal_reward": 10.0}},
 }
 # λ rule, updates, batches and memory of SafeDSR-plus, for the agents that it is compared with; ε is the same already.
@@ -104,7 +105,7 @@ READINGS: dict[str, dict[str, Any]] = {
     "sign-rewards": {"grid": {"step_reward": -1.0, "goal_reward": 2.0}},
     "never-penalised": {"costs": ("diamond",), "budget": "1000000"},  # φ learns the costs, and λ stays 0
 }
-
+NEAREST = "bias"
 
 EXPERIMENTS: dict[str, tuple[RunGroup, ...]] = {
     "baselines": (  # Tables 3 to 7, Figs. 4 to 7 and 14 to 22
@@ -123,7 +124,11 @@ EXPERIMENTS: dict[str, tuple[RunGroup, ...]] = {
             "absorb-no-delay", ("safedsr",), costs=("diamond",), settings={"terminal": "absorb", "penalty_start": 0}
         ),
     ),
-    "readings": tuple(RunGroup(name, ("safedsr",), seeds=5, **how) for name, how in READINGS.items()),
+    "readings": (
+        *(RunGroup(name, ("safedsr",), seeds=3, **how) for name, how in READINGS.items()),
+        # The reading nearest to the paper's numbers, again with seeds that had no part in finding it.
+        RunGroup(f"{NEAREST}-fresh", ("safedsr",), first_seed=100, **READINGS[NEAREST]),
+    ),
     "plus": (  # SafeDSR-plus, which is not in the paper
         *(RunGroup(costs, costs=(costs,), **_PLUS) for costs in PLUS_COSTS),
         RunGroup("two-costs", layouts=("three-rooms",), costs=("diamond,square",), budget="5,10", **_PLUS),

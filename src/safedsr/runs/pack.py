@@ -2,9 +2,9 @@
 
     config.json  manifest.json  summary.parquet  series.parquet  [positions.parquet]
 
-The summary is exact. Series are means over intervals of 2000 steps in half precision; the IQM over seeds, computed
-before this mean (Sec. 5.2), is stored as seed -1. Positions are those of the best seed of each environment, in eighths
-of a cell, stored as differences.
+The summary is exact. Series are means over intervals of 2000 steps in half precision, or in single precision if a number
+is too large; the IQM over seeds, computed before this mean (Sec. 5.2), is stored as seed -1. Positions are those of the
+best seed of each environment, in eighths of a cell, stored as differences.
 """
 
 from collections.abc import Sequence
@@ -154,8 +154,14 @@ def _series(i: int, result: Result) -> Columns:
         "environment": np.full(len(seeds) * len(ends), i, np.int32),
         "seed": np.repeat(seeds, len(ends)),
         "step": np.tile(ends, len(seeds)),
-        **{name: found.astype(np.float16).ravel() for name, found in values.items()},
+        **{name: _smallest(found.ravel()) for name, found in values.items()},
     }
+
+
+def _smallest(numbers: np.ndarray) -> np.ndarray:
+    """The numbers in half precision, or in single precision if one of them is too large for that."""
+    fits = not (np.abs(numbers) > np.finfo(np.float16).max).any()
+    return numbers.astype(np.float16 if fits else np.float32)
 
 
 def stretches(series: np.ndarray) -> np.ndarray:

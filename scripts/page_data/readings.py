@@ -134,8 +134,10 @@ def readings_missing() -> str:
 @text
 def reading_by_paper(folder: str, column: str) -> str:
     """Ours divided by the paper's, one / two / three rooms; COLUMN is free, goals or safe."""
-    found, key = fit(folder), dict(zip(("free", "goals", "safe"), KEYS, strict=True))[column]
+    found = fit(folder)
     if found is None:
         raise KeyError(f"{folder} was not run")
-    shares = zip(getattr(found, column), sources.ROOMS, strict=True)
-    return " / ".join(formats.fixed(value / sources.paper(key, layout, AGENT).iqm, 2) for value, layout in shares)
+    ours = {"free": found.free, "goals": found.goals, "safe": found.safe}
+    key = KEYS[list(ours).index(column)]
+    theirs = [sources.paper(key, layout, AGENT).iqm for layout in sources.ROOMS]
+    return " / ".join(formats.fixed(our / their, 2) for our, their in zip(ours[column], theirs, strict=True))

@@ -2,9 +2,9 @@
 
     config.json  manifest.json  summary.parquet  series.parquet  [positions.parquet]
 
-The summary is exact. Series are means over intervals of 2000 steps in half precision, or in single precision if a number
-is too large; the IQM over seeds, computed before this mean (Sec. 5.2), is stored as seed -1. Positions are those of the
-best seed of each environment, in eighths of a cell, stored as differences.
+The summary is exact. Series are means over intervals of 2000 steps in half precision, or single if a number is too
+large; the IQM over seeds, computed before this mean (Sec. 5.2), is stored as seed -1. Positions are those of the best
+seed of each environment, in eighths of a cell, stored as differences.
 """
 
 from collections.abc import Sequence

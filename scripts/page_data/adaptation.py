@@ -213,11 +213,32 @@ def adaptation_readings(costs: str) -> str:
     return formats.table_of_runs(["reading", *(f"{one.number} {one.name.split()[0]}" for one in EVALUATIONS)], lines)
 
 
+def _safe_ones(name: str, costs: str, number: str) -> list[int]:
+    return [row["seed"] for row in _read(name, costs, int(number), 0.0) if row["safe"] >= 0.9]
+
+
 @text
 def reading_safe_seeds(name: str, costs: str, number: str) -> str:
     """Seeds of a reading whose agents, at ε = 0, are safe in nine of ten episodes of an evaluation."""
-    rows = _read(name, costs, int(number), 0.0)
-    return f"{sum(row['safe'] >= 0.9 for row in rows)} of {len(rows)}"
+    return f"{len(_safe_ones(name, costs, number))} of {len(_read(name, costs, int(number), 0.0))}"
+
+
+@text
+def reading_safe_rates(name: str, costs: str, number: str) -> str:
+    """The safe goal rates of these agents at ε = 0.25."""
+    return _of_safe_ones(name, costs, number, "safe")
+
+
+@text
+def reading_lams(name: str, costs: str, number: str) -> str:
+    """λ of these agents."""
+    return _of_safe_ones(name, costs, number, "lam")
+
+
+def _of_safe_ones(name: str, costs: str, number: str, what: str) -> str:
+    seeds = _safe_ones(name, costs, number)
+    rows = _read(name, costs, int(number), 0.25)
+    return " and ".join(formats.fixed(row[what], 2) for row in rows if row["seed"] in seeds)
 
 
 def _reading_cell(name: str, costs: str, number: int) -> str:

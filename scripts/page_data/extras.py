@@ -48,6 +48,13 @@ def five_times() -> str:
     return formats.table_of_runs(["", *sources.ROOMS.values()], lines)
 
 
+@text
+def five_times_missing() -> str:
+    """The baselines that were not run with five times the steps."""
+    names = [sources.NAMES[name] for name in sorted(ON_POLICY) if _extra(f"{name}-five-times", "three-rooms") is None]
+    return ", ".join(names) or "none"
+
+
 def _largest(result: Result) -> float:
     return float(np.nanmax(trend(result, "safe")))
 

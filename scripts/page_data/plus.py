@@ -16,11 +16,12 @@ from safedsr.runs.storage import read_json
 
 FOLDER = sources.RESULTS / "plus"
 RUN_OF = {"none": SINGLE, "diamond,square": f"{PLUS}-two-costs"}  # without costs, λ has no part
+_SAME = "same λ rule, ε schedule, updates a step, batch size and ring"
 WORDS = {
     "none": "SafeDSR-plus",
     "single": "**SafeDSR-plus with one λ at a time**",
-    "safedsr, matched": "SafeDSR with an absorbing goal, same λ rule, ε, updates, batches and memory",
-    "safedqn, matched": "SafeDQN, same λ rule, ε, updates, batches and memory",
+    "safedsr, matched": f"SafeDSR with an absorbing goal, {_SAME}",
+    "safedqn, matched": f"SafeDQN, {_SAME}",
     "heads": "Q and K without codes (Schmidt et al. 2022)",
     "no-outcomes": "reward and costs are no features",
     "points-32": "32 points as codes, no map",
@@ -152,13 +153,10 @@ def plus_units_largest_difference() -> str:
     found = []
     for name, layout in itertools.product(UNITS, sources.ROOMS):
         run = f"{PLUS}-{name}"
-        other, usual = (_summary(layout, costs, run=one).iqm for costs, one in _in_units(run, layout))
-        found.append(abs(other / usual - 1.0))
+        other = trained(layout, str(_costs_of(run, layout)), run=run)
+        usual = trained(layout, "diamond", run=WHOLE)[: len(other)]  # both begin with the same seed
+        found.append(abs(float(iqm(other)) / float(iqm(usual)) - 1.0))
     return formats.fixed(100.0 * max(found), 1)
-
-
-def _in_units(run: str, layout: str) -> list[tuple[str, str]]:
-    return [(str(_costs_of(run, layout)), run), ("diamond", WHOLE)]
 
 
 @text
@@ -181,9 +179,9 @@ def _rates(costs: str, search: str, level: str, what: str = "safe", run: str = W
 
 
 @text
-def plus_adapted(costs: str, search: str, level: str = "memory") -> str:
+def plus_adapted(costs: str, search: str, level: str = "memory", run: str = WHOLE) -> str:
     """IQM of the safe goal rate after the adaptation; SEARCH is simulator or memory."""
-    return formats.fixed(float(iqm(_rates(costs, search, level))), 3)
+    return formats.fixed(float(iqm(_rates(costs, search, level, run=run))), 3)
 
 
 @text
@@ -218,7 +216,8 @@ def plus_adapted_others() -> str:
 def _twice(costs: str, run: str) -> str:
     light, whole = (_rates(costs, plus_adaptation.SIMULATOR, level, run=run) for level in ("penalty", "memory"))
     middles = [formats.fixed(float(iqm(rates)), 3) for rates in (light, whole)]
-    return f"{middles[0]} → {middles[1]} ({formats.fixed(whole.min(), 3)})"
+    count = "" if len(whole) == AGENTS else f", {len(whole)} agents"
+    return f"{middles[0]} → {middles[1]} ({formats.fixed(whole.min(), 3)}{count})"
 
 
 def _fits(costs: str, run: str) -> np.ndarray:
@@ -233,6 +232,7 @@ OTHERS = {
     **{f"{PLUS}-{name}": WORDS[name] for name in ("points-32", "points-256", "points-1024", "no-outcomes", "heads")},
     "safedsr-matched": WORDS["safedsr, matched"],
 }
+AGENTS = 10
 _SEARCHES = (plus_adaptation.SIMULATOR, plus_adaptation.MEMORY)
 
 

@@ -141,3 +141,9 @@ def reading_by_paper(folder: str, column: str) -> str:
     key = KEYS[list(ours).index(column)]
     theirs = [sources.paper(key, layout, AGENT).iqm for layout in sources.ROOMS]
     return " / ".join(formats.fixed(our / their, 2) for our, their in zip(ours[column], theirs, strict=True))
+
+
+@text
+def least_in_reading(folder: str, layout: str, costs: str) -> str:
+    """Goals of the worst seed of a reading."""
+    return formats.count(sources.result(folder, layout, costs, "readings").counts["goal count"].min())

@@ -22,7 +22,7 @@ from safedsr.paper.adaptation_arms import RUNG_NAMES
 from safedsr.paper.adaptation_plan import Scale
 from safedsr.paper.adaptation_rungs import climb, oracles
 from safedsr.paper.adaptation_tables import TextTable, interval, over_seeds, write_tables
-from safedsr.paper.experiments import ABLATIONS, PLUS, WHOLE
+from safedsr.paper.experiments import ABLATIONS, PLUS, SINGLE, WHOLE
 from safedsr.runs import storage
 from safedsr.runs.folder import read_config
 
@@ -32,7 +32,7 @@ FOLDER, FILE, UNKNOWN = "adaptation", "table.md", "–"
 ENOUGH = 0.92  # safe goal rate in the search at which M has learnt enough; no knowledge of the oracle is used
 SIMULATOR, MEMORY = "simulator", "memory"  # where the episodes of the search for λ come from
 # The whole agent, and the controls and ablations that are adapted too, with the simulator only.
-OTHERS = ("safedsr-matched", *(f"{PLUS}-{name}" for name in ABLATIONS))
+OTHERS = (SINGLE, "safedsr-matched", *(f"{PLUS}-{name}" for name in ABLATIONS))
 
 
 def finish(out: Path, scale: Scale) -> list[TextTable]:

@@ -276,6 +276,23 @@ def test_budgets_that_no_lam_kept_are_named(tmp_path):
     assert not budgets_not_kept(tiny_job("safedqn", "SCG", "SC.G", steps=1000), cast(Any, Written))
 
 
+def test_mean_budgets_that_no_lam_kept_are_named():
+    """Made-up episodes: in the first task the mean cost is below the budget, in the second one far above it."""
+    job = tiny_job("safedsr-plus", "SCG", "SC.G", steps=1000)
+    job = dataclasses.replace(job, budget_kind="discounted-mean")
+    cost = {0: np.array([9.0, 0.0, 2.0, 0.5, 1.0]), 1: np.array([0.0, 9.0, 9.0, 8.0, 9.5])}
+    ends, n = np.array([100, 900, 950, 975, 1000]), np.full(5, 2)
+
+    class Written:
+        @staticmethod
+        def by_seed(task):
+            return [Episodes(ends, n, n, cost[task][:, None], np.ones(5, bool))] * 3
+
+    (line,) = budgets_not_kept(job, cast(Any, Written))
+    assert job.tasks[1].title in line and "the mean discounted cost of an episode is 8.88 with a budget of 1" in line
+    assert "above it in 3 of 3" in line
+
+
 def test_a_run_without_the_end_of_an_episode_is_said(tmp_path):
     for name, steps, words in (("short", 40, 1), ("long", 160, 0)):
         train_job(tiny_job("dqn", "S......G", steps=steps, grid=GridConfig(time_limit=50)), tmp_path / name)

@@ -9,6 +9,7 @@ from page_data import formats, sources
 from page_data.registry import text
 from safedsr.paper import adaptation_plan as plan
 from safedsr.paper.adaptation_arms import RUNG_NAMES
+from safedsr.paper.adaptation_readings import READINGS
 from safedsr.paper.adaptation_tables import EVALUATIONS
 from safedsr.runs.metrics import iqm
 from safedsr.runs.storage import read_json
@@ -239,6 +240,20 @@ def _of_safe_ones(name: str, costs: str, number: str, what: str) -> str:
     seeds = _safe_ones(name, costs, number)
     rows = _read(name, costs, int(number), 0.25)
     return " and ".join(formats.fixed(row[what], 2) for row in rows if row["seed"] in seeds)
+
+
+@text
+def adaptation_readings_missing() -> str:
+    """The readings of changing costs that were not run."""
+    known = {row["reading"] for row in _readings()}
+    return ", ".join(f"`{one.name}`" for one in READINGS if one.name not in known) or "none"
+
+
+@text
+def adaptation_readings_feasible(costs: str) -> str:
+    """How many readings have an agent that is safe in nine of ten episodes at ε = 0 after phase 7: 2 of 14."""
+    names = list(dict.fromkeys(row["reading"] for row in _readings()))
+    return f"{sum(bool(_safe_ones(name, costs, '7')) for name in names)} of {len(names)}"
 
 
 def _reading_cell(name: str, costs: str, number: int) -> str:

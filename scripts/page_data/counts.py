@@ -100,6 +100,21 @@ def rate_largest_of_baselines(layout: str) -> str:
 
 
 @text
+def seven_locate_the_goal() -> str:
+    """The seven with most safe goals in one room in the paper: the step from which 95 % of their episodes reach it."""
+    folders = {**{name: name for name in sources.BASELINES}, "safedqn": "safedqn", "safedsr": "safedsr-cut"}
+    names = {**sources.NAMES, "safedqn": "SafeDQN", "safedsr": "SafeDSR"}
+    best = sorted(folders, key=lambda name: -sources.paper(sources.SAFE, "one-room", name).iqm)[:7]
+    return ", ".join(f"{names[name]} {_locates(folders[name])}" for name in best)
+
+
+def _locates(folder: str) -> str:
+    found = sources.result(folder, "one-room", "diamond")
+    high = np.nonzero(trend(found, "goal") >= 0.95)[0]
+    return formats.count(float(found.points[high[0]])) if len(high) else "never"
+
+
+@text
 def unsafe_share(folder: str, layout: str) -> str:
     """The share of goals with the diamond that are over the budget, in percent: of the two IQMs."""
     safe, all_goals = (sources.summary(folder, layout, "diamond", what).iqm for what in (SAFE, "goal count"))

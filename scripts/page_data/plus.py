@@ -10,7 +10,7 @@ import numpy as np
 from page_data import formats, sources
 from page_data.registry import text
 from safedsr.paper import plus_adaptation, plus_greedy, plus_tables
-from safedsr.paper.experiments import PLUS, PLUS_COSTS, SINGLE, UNITS, WHOLE
+from safedsr.paper.experiments import MISFITS, NO_MAP, PLUS, PLUS_COSTS, SINGLE, UNITS, WHOLE
 from safedsr.runs.metrics import Summary, iqm, summarize
 from safedsr.runs.storage import read_json
 
@@ -102,6 +102,27 @@ def _cell(layout: str, costs: str, run: str = "") -> str:
 
 
 @text
+def plus_no_map() -> str:
+    """Safe goals of the agent with points as codes, as far as they are published; beside the oracle of the same run."""
+    named = {costs: (f"{NO_MAP}-{costs}", costs) for costs in PLUS_COSTS}
+    named |= {f"{costs}, reward and costs are no features": (f"{NO_MAP}-no-outcomes", costs) for costs in MISFITS}
+    named |= {
+        "diamond, 60 000 steps": (f"{NO_MAP}-short", "diamond"),
+        "diamond, budget 0": (f"{NO_MAP}-zero", "diamond"),
+    }
+    lines = []
+    for name, (run, costs) in named.items():
+        cells = [_cell(layout, costs, run) if _there(run, layout, costs) else "" for layout in sources.ROOMS]
+        if any(cells):
+            lines.append([f"**{name}**", *cells])
+    return formats.table_of_runs(["costs", *sources.ROOMS.values()], lines)
+
+
+def _there(run: str, layout: str, costs: str) -> bool:
+    return costs in sources.costs_in("plus", run, layout)
+
+
+@text
 def plus_four_rooms() -> str:
     """Four rooms with the diamond, with and without the bonus for novelty."""
     rows = (("the same settings", f"{PLUS}-four-rooms"), ("with `--bonus 0.05`", f"{PLUS}-four-rooms-bonus"))
@@ -112,10 +133,14 @@ def plus_four_rooms() -> str:
 def plus_greedy_rates() -> str:
     """The safe goal rate at ε = 0: IQM and worst seed."""
     lines = []
-    for row, rates in read_json(FOLDER / plus_greedy.FILE).items():
-        both = [(float(iqm(np.array(rates[room]))), min(rates[room])) for room in sources.ROOMS]
-        cells = [f"{formats.fixed(middle, 3)}; {formats.fixed(least, 3)}" for middle, least in both]
-        lines.append([plus_greedy.ROWS[row], *cells])
+    found = read_json(FOLDER / plus_greedy.FILE)
+    for row in (row for row in plus_greedy.WORDS if row in found):
+        both = [
+            (float(iqm(np.array(rates))), min(rates)) if (rates := found[row].get(room)) else ()
+            for room in sources.ROOMS
+        ]
+        cells = ["; ".join(formats.fixed(value, 3) for value in pair) for pair in both]
+        lines.append([plus_greedy.WORDS[row], *cells])
     return formats.table(["safe goal rate at ε = 0: IQM; worst seed", *sources.ROOMS.values()], lines)
 
 
@@ -211,6 +236,21 @@ def plus_adapted_others() -> str:
         cells = [_twice(costs, folder) for costs in plus_adaptation.NEW]
         lines.append([name, fit, *cells])
     return formats.table(["", "R² of costs", *plus_adaptation.NEW], lines)
+
+
+@text
+def plus_adapted_greedy() -> str:
+    """The same agents after M was adapted at ε = 0.25, acting at ε = 0.25 and without random actions."""
+    lines = []
+    for folder, name in OTHERS.items():
+        cells = []
+        for costs in plus_adaptation.NEW:
+            both = (
+                _rates(costs, plus_adaptation.SIMULATOR, "memory", what, folder) for what in ("safe", "safe_greedy")
+            )
+            cells.append(" → ".join(formats.fixed(float(iqm(rates)), 3) for rates in both))
+        lines.append([name, *cells])
+    return formats.table(["ε = 0.25 → ε = 0", *plus_adaptation.NEW], lines)
 
 
 def _twice(costs: str, run: str) -> str:

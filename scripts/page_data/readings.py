@@ -33,6 +33,8 @@ CHANGES = {
     "safedsr-no-step-reward": "no reward but the goal's",
     "safedsr-sign-rewards": "rewards clipped to their sign",
     "safedsr-never-penalised": "λ stays 0; the costs are seen and not penalised",
+    "dsr-cut": "no network for costs",
+    "dsr-restart": "no network for costs, and no end at all",
 }
 PUBLISHED = ("safedsr-cut", "safedsr-absorb")  # in results/baselines
 PENALTY_FREE = "safedsr-never-penalised"  # its goals stand beside the paper's without costs
@@ -67,6 +69,8 @@ def fit(folder: str) -> Fit | None:
     try:
         if folder == PENALTY_FREE:
             return Fit(middles("diamond"), [], [], _seeds(folder, among))
+        if folder.startswith("dsr-"):
+            return Fit(middles(""), [], [], _seeds(folder, among))
         return Fit(middles("none"), middles("diamond"), middles("diamond", counts.SAFE), _seeds(folder, among))
     except KeyError:
         return None

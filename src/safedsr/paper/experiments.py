@@ -24,7 +24,7 @@ class RunGroup(NamedTuple):
     trajectories: int = 0  # number of last steps whose positions are saved
     settings: Mapping[str, Any] = AS_IS
     preset: str | None = "paper"  # None: the algorithm's usual settings
-    budget: str = BUDGET
+    budget: str | None = BUDGET
     first_seed: int = 0
     grid: Mapping[str, Any] = AS_IS  # rewards other than the paper's
 
@@ -36,6 +36,8 @@ class RunGroup(NamedTuple):
 PLUS = "safedsr-plus"
 WHOLE, SINGLE = f"{PLUS}-diamond", f"{PLUS}-single"  # the recommended agent, and the one that controls differ from
 PLUS_COSTS = ("diamond", "square", "small-diamond", "inverse-diamond", "offset-diamond", "discs", "stripes")
+NO_MAP, NO_MAP_SEED = f"{PLUS}-no-map", 80  # the recommended agent with points as codes, and the first of its seeds
+MISFITS = ("offset-diamond", "discs", "stripes")  # costs that no cell fits
 FRESH, EARLIER = 70, 50  # the first of ten seeds that had no part in any choice of SafeDSR-plus, and of those of SINGLE
 SINGLE_LAMBDA: dict[str, Any] = {"tilt": 0.0, "chance": 0.02}  # one λ at a time; controls and ablations have it too
 SINGLE_COSTS = ("none", "diamond", "square", "small-diamond", "inverse-diamond")
@@ -69,6 +71,9 @@ MATCHED: dict[str, Any] = {
 }
 # Q and K alone, after Schmidt et al. (2022): a single code, and a uniform sample of all transitions for adaptation.
 HEADS: dict[str, Any] = {"own_groups": False, "points": 1, "even_share": 0.0, "beta_m": 0.0, "kept": 50_000}
+POINTS: dict[str, Any] = {
+    "own_groups": False
+}  # the nearest of 256 points is the code; no cells, no wavelengths in cells
 # Each ablation changes one part of SafeDSR-plus with one λ at a time.
 ABLATIONS: dict[str, dict[str, Any]] = {
     "heads": HEADS,
@@ -126,6 +131,11 @@ EXPERIMENTS: dict[str, tuple[RunGroup, ...]] = {
     ),
     "readings": (
         *(RunGroup(name, ("safedsr",), seeds=3, **how) for name, how in READINGS.items()),
+        # Without costs there may have been no network for them.
+        *(
+            RunGroup(end, ("dsr",), costs=(), budget=None, seeds=3, settings={"terminal": end})
+            for end in ("cut", "restart")
+        ),
         # The reading nearest to the paper's numbers, again with seeds that had no part in finding it.
         RunGroup(f"{NEAREST}-fresh", ("safedsr",), first_seed=100, **READINGS[NEAREST]),
     ),
@@ -134,6 +144,19 @@ EXPERIMENTS: dict[str, tuple[RunGroup, ...]] = {
         RunGroup("two-costs", layouts=("three-rooms",), costs=("diamond,square",), budget="5,10", **_PLUS),
         RunGroup("four-rooms", layouts=("rooms-4",), **_DIAMOND),
         RunGroup("four-rooms-bonus", layouts=("rooms-4",), settings={"bonus": 0.05}, **_DIAMOND),
+        *(
+            RunGroup(f"no-map-{costs}", settings=POINTS, **{**_PLUS, "costs": (costs,), "first_seed": NO_MAP_SEED})
+            for costs in PLUS_COSTS
+        ),
+        RunGroup(
+            "no-map-no-outcomes",
+            settings={**POINTS, "outcomes": False},
+            **{**_PLUS, "costs": MISFITS, "first_seed": NO_MAP_SEED},
+        ),
+        RunGroup("no-map-short", settings=POINTS, steps=60_000, **{**_DIAMOND, "first_seed": NO_MAP_SEED}),
+        RunGroup(
+            "no-map-zero", layouts=("two-rooms",), settings=POINTS, **{**_PLUS, "costs": ("diamond",), "budget": "0"}
+        ),
         *(
             RunGroup("matched", (name,), costs=("diamond",), settings={**MATCHED, **how}, first_seed=EARLIER)
             for name, how in (("safedsr", {"terminal": "absorb"}), ("safedqn", {}))
@@ -159,11 +182,13 @@ TIMES = {
 SHORTENING = 50  # --quick divides environment steps, and the settings that count them, by this
 COUNTS_STEPS = ("decay_steps", "penalty_start", "sync_every")
 _QUICK_VALUE_BASED = {"epsilon_from": 400, "epsilon_to": 2_000, "penalty_start": 2_000, "train_start": 500}
+_QUICK_DSR = {**_QUICK_VALUE_BASED, "freeze": 2_500, "update_steps": 2, "batch_size": 64}
 QUICK_SETTINGS: dict[str, dict[str, Any]] = {
     **{algorithm: {"steps_per_epoch": 2_000, "decay_steps": 10_000} for algorithm in ON_POLICY},
     "safedqn": _QUICK_VALUE_BASED,
     "safedsr-plus": _QUICK_VALUE_BASED,
-    "safedsr": {**_QUICK_VALUE_BASED, "freeze": 2_500, "update_steps": 2, "batch_size": 64},
+    "safedsr": _QUICK_DSR,
+    "dsr": _QUICK_DSR,
 }
 
 

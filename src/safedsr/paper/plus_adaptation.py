@@ -22,7 +22,7 @@ from safedsr.paper.adaptation_arms import RUNG_NAMES
 from safedsr.paper.adaptation_plan import Scale
 from safedsr.paper.adaptation_rungs import climb, oracles
 from safedsr.paper.adaptation_tables import TextTable, interval, over_seeds, write_tables
-from safedsr.paper.experiments import ABLATIONS, PLUS, SINGLE, WHOLE
+from safedsr.paper.experiments import ABLATIONS, NO_MAP, PLUS, SINGLE, WHOLE
 from safedsr.runs import storage
 from safedsr.runs.folder import read_config
 
@@ -31,7 +31,8 @@ UPDATES, EPISODES, PLACES = 10_000, 1_000, 20_000
 FOLDER, FILE, UNKNOWN = "adaptation", "table.md", "–"
 ENOUGH = 0.92  # safe goal rate in the search at which M has learnt enough; no knowledge of the oracle is used
 SIMULATOR, MEMORY = "simulator", "memory"  # where the episodes of the search for λ come from
-# The whole agent, and the controls and ablations that are adapted too, with the simulator only.
+RECOMMENDED = (WHOLE, f"{NO_MAP}-{KNOWN[1]}")  # adapted with the simulator, and from memory alone
+# The controls and ablations that are adapted too, with the simulator only.
 OTHERS = (SINGLE, "safedsr-matched", *(f"{PLUS}-{name}" for name in ABLATIONS))
 
 
@@ -39,9 +40,9 @@ def finish(out: Path, scale: Scale) -> list[TextTable]:
     """Adapt the agents of the experiment in `out`, except those already done, and return a table for each run."""
     folder = out / FOLDER
     oracle = {costs: row["safe_goal_rate"] for costs, row in oracles(scale, folder, NEW).items()}
-    runs = [run for run in (WHOLE, *OTHERS) if (folder / run).is_dir() or _can_adapt(out / run)]
+    runs = [run for run in (*RECOMMENDED, *OTHERS) if (folder / run).is_dir() or _can_adapt(out / run)]
     for run in runs:
-        searches = (SIMULATOR, MEMORY) if run == WHOLE else (SIMULATOR,)
+        searches = (SIMULATOR, MEMORY) if run in RECOMMENDED else (SIMULATOR,)
         adapt_all(out / run, folder / run, searches, scale.of(UPDATES))
     tables = [adaptation_table(folder / run, oracle) for run in runs]
     write_tables(folder / FILE, tables)

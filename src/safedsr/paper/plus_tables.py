@@ -17,7 +17,10 @@ from safedsr.runs.reference import References, add_references, reference_of
 from safedsr.runs.results import Result, smooth
 
 FILE, UNKNOWN = "tables.md", "–"
-MAPS = tuple(f"{PLUS}-{name}" for name in (*PLUS_COSTS, "two-costs", "four-rooms", "four-rooms-bonus", "single"))
+WITHOUT_MAP = tuple(f"no-map-{name}" for name in (*PLUS_COSTS, "no-outcomes", "short", "zero"))
+MAPS = tuple(
+    f"{PLUS}-{name}" for name in (*PLUS_COSTS, "two-costs", "four-rooms", "four-rooms-bonus", *WITHOUT_MAP, "single")
+)
 OTHER_UNITS = {WHOLE: "none", **{f"{PLUS}-{name}": name for name in (*UNITS, *SHIFTED)}}
 MATCHED = {f"{name}-matched": f"{name}, matched" for name in ("safedsr", "safedqn")}
 CONTROLS = {WHOLE: "none", SINGLE: "single", **MATCHED, **{f"{PLUS}-{name}": name for name in ABLATIONS}}

@@ -18,7 +18,7 @@ from safedsr.validation import with_settings
 
 COMPILING = 15.0  # seconds per job, on two cores
 STEP_SECONDS = 17e-6  # per step of an on-policy baseline
-SAMPLE_SECONDS = {"safedqn": 4e-6, "safedsr": 16e-6, "safedsr-plus": 4e-6}  # per transition in a batch
+SAMPLE_SECONDS = {"safedqn": 4e-6, "safedsr": 16e-6, "dsr": 16e-6, "safedsr-plus": 4e-6}  # per transition in a batch
 
 
 class PlannedRun(NamedTuple):

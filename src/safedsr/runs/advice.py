@@ -1,5 +1,7 @@
 """Remarks on a job: settings that leave too few steps to learn, fairer baselines, budgets that were not kept."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from safedsr.agents.onpolicy.config import PRESETS, REPAIRABLE, REPAIRED, OnPolicyConfig
@@ -63,22 +65,43 @@ def without_end(run: Run) -> list[str]:
 
 
 def budgets_not_kept(job: Job, run: Run) -> list[str]:
-    """Notes on tasks whose budget no λ kept: at the end, clearly more episodes exceed it than λ's rule aims at."""
-    tuning = getattr(job.agent, "multiplier", None)
-    if tuning is None or tuning.rule not in ("chance", "share"):
+    """Notes on tasks whose budget no λ kept at the end of the training."""
+    tuning, on_mean = getattr(job.agent, "multiplier", None), job.terms.on_mean
+    if tuning is None or not (on_mean or tuning.rule in ("chance", "share")):
         return []
     found = []
     for index, task in enumerate(job.tasks):
         late = [one.cost[one.end_step > LATE * job.train.steps] for one in run.by_seed(index)]
-        kept = np.array([within(cost, task.budgets).mean() for cost in late if len(cost)])
-        if len(kept) and 1 - iqm(kept) > MANY * tuning.chance:
+        late = [cost for cost in late if len(cost)]
+        above = _means_above(late, task.budgets) if on_mean else _often_above(late, task.budgets, tuning.chance)
+        if above:
             found.append(
-                f"{task.title}: no λ tried keeps the budget; at the end {1 - iqm(kept):.2f} of the episodes exceed it "
-                f"(IQM over seeds, ε = {job.agent.epsilon.epsilon_end:g}), and the best seed keeps it in "
-                f"{kept.max():.2f}. 'safedsr certify' tells how a policy does at the ε at which it will act; a larger "
-                "budget or fewer random actions may be needed"
+                f"{task.title}: no λ tried keeps the budget; at the end {above}. The policies had "
+                f"ε = {job.agent.epsilon.epsilon_end:g}; 'safedsr certify' tells how one does at the ε of its use. A "
+                "larger budget or fewer random actions may be needed"
             )
     return found
+
+
+def _often_above(costs: Sequence[np.ndarray], budgets: Sequence[float], chance: float) -> str:
+    """Words if clearly more episodes [n, J] of the seeds exceed a budget than the rule of λ aims at."""
+    kept = np.array([within(cost, budgets).mean() for cost in costs])
+    if not len(kept) or 1 - iqm(kept) <= MANY * chance:
+        return ""
+    share = f"{1 - iqm(kept):.2f} of the episodes exceed it (IQM over seeds)"
+    return f"{share}, and the best seed keeps it in {kept.max():.2f}"
+
+
+def _means_above(costs: Sequence[np.ndarray], budgets: Sequence[float]) -> str:
+    """Words if in most seeds the mean cost of episodes [n, J] is above a budget by more than two standard errors."""
+    above = [(c.mean(0) - 2 * c.std(0) / np.sqrt(len(c)) > np.asarray(budgets)).any() for c in costs]
+    if 2 * sum(above) <= len(above):
+        return ""
+    means = iqm(np.array([c.mean(0) for c in costs]))
+    shown = " | ".join(f"{mean:.3g} with a budget of {b:g}" for mean, b in zip(means, budgets, strict=True))
+    return (
+        f"the mean discounted cost of an episode is {shown} (IQM over seeds), above it in {sum(above)} of {len(above)}"
+    )
 
 
 def _times(count: int) -> str:

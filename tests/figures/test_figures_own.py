@@ -120,6 +120,8 @@ def test_curves_are_smoothed_over_the_window_that_is_named():
 def test_every_run_has_a_colour_and_a_marker_of_its_own():
     styles = distinct_styles(f"safedsr-plus (gamma={n})" for n in range(7))
     assert len({style.color for style in styles.values()}) == len({style.marker for style in styles.values()}) == 7
+    many = distinct_styles(map(str, range(17)))
+    assert len({(style.color, style.dash) for style in many.values()}) == 17
     variants = styles_of(["safedsr", "safedsr (absorb)", "safedsr (pid)"])
     assert len({style.marker for style in variants.values()}) == 3
 

@@ -128,7 +128,7 @@ def distinct_styles(labels: Iterable[str]) -> dict[str, Style]:
     return {
         label: Style(
             _DISTINCT[n % len(_DISTINCT)],
-            _DASHES[(n + n // len(_DISTINCT)) % len(_DASHES)],
+            _DASHES[(n % len(_DISTINCT) + n // len(_DISTINCT)) % len(_DASHES)],
             _MARKERS[n % len(_MARKERS)],
             n >= len(_MARKERS),
         )

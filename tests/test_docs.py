@@ -14,7 +14,7 @@ from page_data import formats, plus, readings
 from safedsr.agents.onpolicy.baselines import BASELINES
 from safedsr.envs.environment import Environment
 from safedsr.paper import plus_tables
-from safedsr.paper.experiments import EARLIER, FRESH, PLUS_COSTS, READINGS, WHOLE
+from safedsr.paper.experiments import EXPERIMENTS, WHOLE
 from safedsr.runs.collect import load_results
 from safedsr.runs.metrics import iqm
 from safedsr.runs.reference import read_references, reference_of
@@ -144,7 +144,8 @@ def test_the_page_on_safedsr_plus_counts_as_the_run_folders_do():
 
 
 def test_every_reading_has_words():
-    assert set(readings.CHANGES) == {*readings.PUBLISHED, *(f"safedsr-{name}" for name in READINGS)}
+    run = {row.folder(one) for row in EXPERIMENTS["readings"] for one in row.algorithms}
+    assert set(readings.CHANGES) == {*readings.PUBLISHED, *(one for one in run if not one.endswith(readings.FRESH))}
 
 
 def test_pages_show_what_the_published_data_say(capsys):
@@ -199,12 +200,13 @@ def test_numbers_on_pages_are_rounded_half_up():
 
 
 def test_the_readme_is_about_the_seeds_that_it_names():
+    groups = {row.folder(one): row for row in EXPERIMENTS["plus"] for one in row.algorithms}
     for (folder, layout, costs), result in published().items():
         if folder in ("safedqn", "safedsr-absorb", "safedsr-cut", *BASELINES) and costs in (("none",), ("diamond",)):
             assert result.seeds == tuple(range(10)), (folder, layout)
         if folder == "safedsr-cut-three-rooms":
             assert result.seeds == tuple(range(10, 60)), layout
         if folder.startswith("safedsr-plus"):
-            whole = (*PLUS_COSTS, "two-costs", "four-rooms", "four-rooms-bonus")
-            first = FRESH if folder.removeprefix("safedsr-plus-") in whole else EARLIER
-            assert result.seeds == tuple(range(first, first + 10)), (folder, layout)
+            row = groups[folder]
+            assert result.seeds == tuple(range(row.first_seed, row.first_seed + row.seeds)), (folder, layout)
+    assert (groups[WHOLE].first_seed, groups[WHOLE].seeds) == (70, 10)

@@ -1,9 +1,8 @@
-"""How numbers are written on pages. All rounding is here: halves are rounded up."""
+"""How numbers are written on pages. They are rounded by `labels.fixed` and `labels.thousands`."""
 
 from collections.abc import Iterable, Sequence
-from decimal import ROUND_HALF_UP, Decimal
 
-from safedsr.runs.labels import thousands
+from safedsr.runs import labels
 from safedsr.runs.metrics import Summary
 
 UNKNOWN = "–"
@@ -12,14 +11,12 @@ NOT_RUN = "not run yet."
 
 def count(value: float) -> str:
     """A count: 13 686."""
-    return thousands(value).replace("\N{NARROW NO-BREAK SPACE}", " ")
+    return labels.thousands(value).replace("\N{NARROW NO-BREAK SPACE}", " ")
 
 
 def fixed(value: float, digits: int) -> str:
-    """A number with so many digits after the point; minus zero is zero."""
-    unit = Decimal(1).scaleb(-digits)
-    found = Decimal(repr(float(value))).quantize(unit, ROUND_HALF_UP)
-    return str(abs(found) if found == 0 else found).replace("-", "−")
+    """A number with so many digits after the point, with a minus sign instead of a hyphen."""
+    return labels.fixed(value, digits).replace("-", "−")
 
 
 def percent(share: float, digits: int = 0) -> str:

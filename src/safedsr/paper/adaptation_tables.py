@@ -9,6 +9,7 @@ import numpy as np
 from safedsr.agents.value_based.trainer import EVALUATE
 from safedsr.paper import adaptation_plan as plan
 from safedsr.paper.adaptation_arms import RUNG_NAMES
+from safedsr.runs.labels import fixed
 from safedsr.runs.metrics import Summary, summarize
 from safedsr.runs.storage import write_text
 
@@ -56,7 +57,7 @@ def phase_table(data: dict[str, Any], change: int) -> TextTable:
             if here:
                 seeds = max(seeds, len(here))
                 safe, goal, cost, lam = (over_seeds(here, name) for name in ("safe", "goal", "cost", "lam"))
-                numbers = interval(safe), f"{safe.mean:.3f}", interval(goal), interval(cost, 1), f"{lam.iqm:.2f}"
+                numbers = interval(safe), fixed(safe.mean, 3), interval(goal), interval(cost, 1), fixed(lam.iqm, 2)
                 lines.append((variant.name, f"{phase.number} {phase.name}", *numbers))
     columns = ("SafeDSR", "phase", "safe goal rate", "mean", "goal rate", "cost", "λ")
     note = f"IQM over {seeds} seeds with a 95 % bootstrap interval. Mean: of the safe goal rate. ε = 0.25."
@@ -71,7 +72,8 @@ def over_seeds(rows: Sequence[Numbers], name: str) -> Summary:
 
 def interval(found: Summary, digits: int = 3) -> str:
     """IQM and interval as text."""
-    return f"{found.iqm:.{digits}f} ({found.low:.{digits}f} … {found.high:.{digits}f})"
+    middle, low, high = (fixed(value, digits) for value in (found.iqm, found.low, found.high))
+    return f"{middle} ({low} … {high})"
 
 
 def comparison_table(data: dict[str, Any], change: int) -> TextTable:
@@ -87,7 +89,7 @@ def comparison_table(data: dict[str, Any], change: int) -> TextTable:
         "without environment steps. PPO-Lag and TRPO-PID explore with their stochastic policy, without ε. The seconds "
         "of (a) to (b′) are for one agent; those of the others are for all agents that are trained in parallel."
     )
-    return TextTable(f"After {plan.CHANGES[change].name} (oracle {rate:.3f})", columns, lines, note)
+    return TextTable(f"After {plan.CHANGES[change].name} (oracle {fixed(rate, 3)})", columns, lines, note)
 
 
 def _rung_lines(rows: Sequence[Numbers], change: int, enough: float) -> Iterator[tuple[str, ...]]:
@@ -109,7 +111,7 @@ def _arm_lines(rows: Sequence[Numbers], change: int) -> Iterator[tuple[str, ...]
         mine = [row for row in here if (row["arm"], row["owner"]) == (arm, owner)]
         steps, seconds = ([row[name] for row in mine] for name in ("steps", "seconds"))
         done = f"{sum(step is not None for step in steps)} of {len(steps)}"
-        violations = f"{np.median([row['violations'] for row in mine]):.0f}"
+        violations = fixed(float(np.median([row["violations"] for row in mine])), 0)
         yield owner, arm, done, middle(steps), middle(seconds, 1), violations, interval(over_seeds(mine, "last"))
 
 

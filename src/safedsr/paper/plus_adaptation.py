@@ -25,6 +25,7 @@ from safedsr.paper.adaptation_tables import TextTable, interval, over_seeds, wri
 from safedsr.paper.experiments import ABLATIONS, NO_MAP, PLUS, SINGLE, WHOLE
 from safedsr.runs import storage
 from safedsr.runs.folder import read_config
+from safedsr.runs.labels import fixed
 
 KNOWN, NEW = ("two-rooms", "diamond"), ("small-diamond", "square", "inverse-diamond")
 UPDATES, EPISODES, PLACES = 10_000, 1_000, 20_000
@@ -139,13 +140,13 @@ def adaptation_table(out: Path, oracle: Mapping[str, float]) -> TextTable:
         if here:
             rungs = list(zip(*(one["rows"] for one in here), strict=True))
             rates = [interval(over_seeds(rung, "safe")) for rung in rungs]
-            least = f"{min(row['safe'] for row in rungs[-1]):.3f}"
-            foreseen = f"{over_seeds(rungs[-1], 'foreseen').iqm:.3f}" if search == MEMORY else UNKNOWN
+            least = fixed(min(row["safe"] for row in rungs[-1]), 3)
+            foreseen = fixed(over_seeds(rungs[-1], "foreseen").iqm, 3) if search == MEMORY else UNKNOWN
             greedy = [interval(over_seeds(rungs[-1], "safe_greedy"))] if measured else []
-            seconds = f"{np.median([row['seconds'] for row in rungs[-1]]):.0f}"
-            fit = f"{over_seeds(here, 'r2').iqm:.3f}"
+            seconds = fixed(float(np.median([row["seconds"] for row in rungs[-1]])), 0)
+            fit = fixed(over_seeds(here, "r2").iqm, 3)
             lines.append(
-                (costs, search, str(len(here)), fit, *rates, least, *greedy, foreseen, f"{oracle[costs]:.3f}", seconds)
+                (costs, search, str(len(here)), fit, *rates, least, *greedy, foreseen, fixed(oracle[costs], 3), seconds)
             )
     columns = ("new costs", "λ by", "agents", "R² of costs", *RUNG_NAMES.values())
     columns += ("worst agent", *(["ε = 0"] if measured else []), "foreseen", "oracle", "seconds")

@@ -10,6 +10,7 @@ from safedsr.envs.grid.catalog import ROOM_NAMES
 from safedsr.paper.adaptation_tables import TextTable
 from safedsr.paper.experiments import WHOLE
 from safedsr.runs import storage
+from safedsr.runs.labels import fixed
 from safedsr.runs.metrics import iqm
 
 FILE, COSTS, EPISODES = "greedy.json", ("diamond",), 1_000
@@ -48,7 +49,13 @@ def measure(run: Path, episodes: int = EPISODES) -> Rates:
 def greedy_table(rates: Rates) -> TextTable:
     """IQM and worst seed on each map."""
     lines = [
-        (WORDS[row], name, str(len(found[name])), f"{iqm(np.array(found[name])):.3f}", f"{min(found[name]):.3f}")
+        (
+            WORDS[row],
+            name,
+            str(len(found[name])),
+            fixed(float(iqm(np.array(found[name]))), 3),
+            fixed(min(found[name]), 3),
+        )
         for row, found in ((row, rates[row]) for row in WORDS if row in rates)
         for name in ROOM_NAMES
         if name in found

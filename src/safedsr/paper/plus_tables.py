@@ -11,7 +11,7 @@ from safedsr.envs.grid.config import OracleConfig
 from safedsr.paper.adaptation_tables import TextTable, write_tables
 from safedsr.paper.experiments import ABLATIONS, PLUS, PLUS_COSTS, SHIFTED, SINGLE, UNITS, WHOLE
 from safedsr.runs.collect import load_results
-from safedsr.runs.labels import thousands
+from safedsr.runs.labels import fixed, thousands
 from safedsr.runs.metrics import Summary, iqm, summarize
 from safedsr.runs.reference import References, add_references, reference_of
 from safedsr.runs.results import Result, smooth
@@ -87,10 +87,10 @@ def _map_line(result: Result, references: References) -> tuple[str, ...]:
         _interval(summarize(safe)),
         thousands(safe.min()),
         thousands(oracle.safe_goal_count) if oracle else UNKNOWN,
-        f"{iqm(safe) / oracle.safe_goal_count:.3f}" if oracle else UNKNOWN,
-        f"{last.mean():.3f}",
-        f"{last.min():.3f}",
-        f"{oracle.exploring.safe_goal_rate:.3f}" if oracle else UNKNOWN,
+        fixed(float(iqm(safe)) / oracle.safe_goal_count, 3) if oracle else UNKNOWN,
+        fixed(last.mean(), 3),
+        fixed(last.min(), 3),
+        fixed(oracle.exploring.safe_goal_rate, 3) if oracle else UNKNOWN,
     )
 
 

@@ -1,7 +1,9 @@
 """Short names for results: the algorithm, and what differs from its defaults."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 from safedsr.agents.registry import ALGORITHMS
@@ -67,6 +69,14 @@ def _changes(settings: Mapping[str, Any], default: Mapping[str, Any]) -> Iterato
             list(value) if isinstance(value, tuple) else value
         ):
             yield name, value
+
+
+def fixed(value: float, digits: int) -> str:
+    """A number with so many digits after the point, halves rounded up; minus zero is zero."""
+    if not math.isfinite(value):
+        return str(value)
+    found = Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
+    return str(abs(found) if found == 0 else found)
 
 
 def thousands(number: float) -> str:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from safedsr.runs import metrics
+from safedsr.runs.labels import fixed
 from safedsr.runs.metrics import summarize
 from safedsr.scenario.provenance import in_words
 from safedsr.scenario.results import grouped
@@ -105,7 +106,8 @@ def cells(row: Row) -> tuple[str, ...]:
     """A row as text."""
 
     def between(s: metrics.Summary, digits: int = 0) -> str:
-        return f"{s.iqm:.{digits}f} ({s.low:.{digits}f} … {s.high:.{digits}f})"
+        middle, low, high = (fixed(value, digits) for value in (s.iqm, s.low, s.high))
+        return f"{middle} ({low} … {high})"
 
     return (
         row.contestant,
@@ -115,11 +117,11 @@ def cells(row: Row) -> tuple[str, ...]:
         between(row.excess),
         between(row.regret),
         between(row.safe_share, 3),
-        f"{row.near:.2f}",
-        f"{row.steps_until:.0f}",
-        f"{row.seconds_until:.1f}",
-        *(f"{value:.0f}" for value in row[row._fields.index("updates_until") : -1]),
-        f"{row.false_alarms:.1f}",
+        fixed(row.near, 2),
+        fixed(row.steps_until, 0),
+        fixed(row.seconds_until, 1),
+        *(fixed(getattr(row, name), 0) for name in row._fields[row._fields.index("updates_until") : -1]),
+        fixed(row.false_alarms, 1),
     )
 
 
@@ -150,7 +152,7 @@ def change_table(results: Sequence[dict[str, Any]], order: Sequence[str]) -> tup
     for name in order:
         own = [one["phases"] for one in results if one["contestant"] == name]
         means = [[float(np.mean([some[n][key] for some in own])) for n in range(len(phases))] for key in PARTS]
-        found.append([name, *(f"{broken:.0f} / {over:.0f}" for broken, over in zip(*means, strict=True))])
+        found.append([name, *(f"{fixed(broken, 0)} / {fixed(over, 0)}" for broken, over in zip(*means, strict=True))])
     return head, found
 
 

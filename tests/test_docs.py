@@ -12,6 +12,7 @@ import pytest
 from page_data import formats, plus, readings
 
 from safedsr.agents.onpolicy.baselines import BASELINES
+from safedsr.cli import main
 from safedsr.envs.environment import Environment
 from safedsr.paper import plus_tables
 from safedsr.paper.experiments import EXPERIMENTS, WHOLE
@@ -210,3 +211,32 @@ def test_the_readme_is_about_the_seeds_that_it_names():
             row = groups[folder]
             assert result.seeds == tuple(range(row.first_seed, row.first_seed + row.seeds)), (folder, layout)
     assert (groups[WHOLE].first_seed, groups[WHOLE].seeds) == (70, 10)
+
+
+COMMAND = re.compile(r"(?:^|[\s`;&|])safedsr ([a-z-]+)((?: [^`|#;&\n]*)?)")
+WITH_OWN_FLAGS = ("train", "reproduce", "scenario")  # their next word chooses the flags
+
+
+def documented_flags() -> dict[tuple[str, ...], set[str]]:
+    """The flags of every command on a page: (train, safedqn) → {--layout, …}."""
+    found: dict[tuple[str, ...], set[str]] = {}
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+        blocks = [line for line in text.splitlines() if line.startswith("    ")]
+        for line in [*blocks, *re.findall(r"`[^`\n]+`", text)]:
+            for name, rest in COMMAND.findall(line):
+                second = re.match(r" ([a-z][a-z0-9-]*)(?= |$)", rest)
+                if name not in WITH_OWN_FLAGS or second:  # else ALGORITHM stands there
+                    words = (name, second[1]) if name in WITH_OWN_FLAGS and second else (name,)
+                    found.setdefault(words, set()).update(re.findall(r"(?<= )--[a-z][a-z-]*", rest))
+    return {words: flags - {"--help"} for words, flags in found.items() if flags - {"--help"}}
+
+
+def test_every_flag_on_a_page_exists(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    documented = documented_flags()
+    assert len(documented) > 20 and "--costs" in documented["adapt",]
+    for words, flags in documented.items():
+        assert main([*words, "--help"]) == 0, words
+        shown = set(re.findall(r"--[a-z][a-z-]*", capsys.readouterr().out))
+        assert flags <= shown, (words, flags - shown)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from page_data import formats, plus, readings
 
+import safedsr
 from safedsr.agents.onpolicy.baselines import BASELINES
 from safedsr.cli import main
 from safedsr.envs.environment import Environment
@@ -240,3 +241,8 @@ def test_every_flag_on_a_page_exists(capsys, monkeypatch):
         assert main([*words, "--help"]) == 0, words
         shown = set(re.findall(r"--[a-z][a-z-]*", capsys.readouterr().out))
         assert flags <= shown, (words, flags - shown)
+
+
+def test_every_exported_name_is_on_an_api_page():
+    text = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "api").glob("*.md"))
+    assert not [name for name in safedsr.__all__ if not re.search(rf"\b{name}\b", text)]

@@ -97,6 +97,25 @@ def minecart_above(passed: str) -> str:
     return f"{len(above)} of {len(rows)}"
 
 
+@text
+def minecart_reached(algorithm: str) -> str:
+    """Policies within the budget with 95 % of the best known single policy's ore: of all seeds, for each budget."""
+    found = []
+    for row in sources.rows("environments/minecart-front.csv"):
+        enough, budget = 0.95 * float(row["discounted_ore_1"]), float(row["budget"])
+        carts = _carts(algorithm, row["budget"])
+        found.append(sum(ore >= enough and fuel <= budget + ROUNDED for ore, fuel in carts))
+    return ", ".join(map(str, found[:-1])) + f" and {found[-1]}"
+
+
+@text
+def minecart_foreseen(kind: str) -> str:
+    """Foreseen fuel of walks through memory minus the true one, over all adapted policies; KIND is mean or largest."""
+    rows = sources.rows(CHANGES)
+    gaps = np.array([float(row["foreseen_fuel"]) - float(row["discounted_fuel"]) for row in rows])
+    return formats.fixed(float(gaps.mean() if kind == "mean" else np.abs(gaps).max()), 3)
+
+
 def _cart_cell(carts: list[tuple[float, float]], budget: float) -> str:
     within = [ore for ore, fuel in carts if fuel <= budget + ROUNDED]
     middle, best = (_ore(float(f(within))) if within else formats.UNKNOWN for f in (np.median, np.max))

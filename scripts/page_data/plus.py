@@ -107,7 +107,7 @@ def plus_no_map() -> str:
     named = {costs: (f"{NO_MAP}-{costs}", costs) for costs in PLUS_COSTS}
     named |= {f"{costs}, reward and costs are no features": (f"{NO_MAP}-no-outcomes", costs) for costs in MISFITS}
     named |= {
-        "diamond, 60 000 steps": (f"{NO_MAP}-short", "diamond"),
+        "diamond, 50 000 steps": (f"{NO_MAP}-short", "diamond"),
         "diamond, budget 0": (f"{NO_MAP}-zero", "diamond"),
     }
     lines = []

@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import jax
 import pytest
@@ -19,6 +19,7 @@ from safedsr.paper.experiments import (
     ABLATIONS,
     EXPERIMENTS,
     MATCHED,
+    NEAREST,
     ON_POLICY,
     PLUS_COSTS,
     QUICK_SETTINGS,
@@ -73,12 +74,16 @@ def test_the_baselines_are_those_of_the_paper():
 
 
 def test_readings_change_what_they_name_and_nothing_else():
+    fresh = f"safedsr-{NEAREST}-fresh"
     for quick in (False, True):
         jobs = {task.name: task.job for task in plan("readings", quick=quick)}
-        assert list(jobs) == [f"safedsr-{name}" for name in READINGS]
+        assert list(jobs) == [*(f"safedsr-{name}" for name in READINGS), "dsr-cut", "dsr-restart", fresh]
+        assert jobs["dsr-cut"].num_costs == jobs["dsr-restart"].num_costs == 0
     usual = asdict(find_algorithm("safedsr").settings("paper"))
-    for task in plan("readings"):
-        how = READINGS[task.name.removeprefix("safedsr-")]
+    for task in plan("readings", algos=["safedsr"]):
+        again = task.name == fresh
+        assert task.job.seeds == (tuple(range(100, 110)) if again else (0, 1, 2))
+        how = READINGS[NEAREST if again else task.name.removeprefix("safedsr-")]
         changed = {name: value for name, value in asdict(task.job.agent).items() if value != usual[name]}
         assert changed == how.get("settings", {}) and (changed or how.keys() & {"grid", "budget"})
 
@@ -102,7 +107,11 @@ def flat(settings):
 
 def test_plus_is_judged_on_fresh_seeds_and_each_variant_changes_one_thing():
     tasks = {task.name.removeprefix("safedsr-plus").removeprefix("-"): task.job for task in plan("plus")}
-    assert all(job.train.steps == 500_000 for job in tasks.values())
+    assert {name for name, job in tasks.items() if job.train.steps != 500_000} == {"no-map-short"}
+    points = {name: job for name, job in tasks.items() if name.startswith("no-map")}
+    assert set(points) == {f"no-map-{name}" for name in (*PLUS_COSTS, "no-outcomes", "short", "zero")}
+    assert not any(job.agent.own_groups for job in points.values())
+    assert {job.seeds for name, job in points.items() if name != "no-map-zero"} == {tuple(range(80, 90))}
     assert {name: tasks[name].seeds for name in PLUS_COSTS} == dict.fromkeys(PLUS_COSTS, tuple(range(70, 80)))
     assert tasks["two-costs"].tasks[0].budgets == (5.0, 10.0)
     usual, whole = (flat(asdict(tasks[name].agent)) for name in ("diamond", "single"))
@@ -113,7 +122,7 @@ def test_plus_is_judged_on_fresh_seeds_and_each_variant_changes_one_thing():
         assert changed and changed == {key: value for key, value in ABLATIONS[name].items() if value != whole[key]}
         assert [e.cost_names for e in tasks[name].tasks] == [("diamond",)] * 3
     for name, how in {**UNITS, **SHIFTED}.items():
-        assert tasks[name].agent == tasks["diamond"].agent
+        assert tasks[name].agent == replace(tasks["diamond"].agent, **how.get("settings", {}))
         assert tasks[name].environment.settings != tasks["diamond"].environment.settings or "costs" in how
     for name in ("safedsr-matched", "safedqn-matched"):
         own = flat(asdict(tasks[name].agent))

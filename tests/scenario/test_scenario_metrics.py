@@ -119,4 +119,4 @@ def test_tables_count_changes_after_which_nothing_comes_near():
     assert row.steps_until == 550 and row.near == 0.5
     assert (row.violations.mean, row.violations_in_all) == (10.5, 13.5)
     text = tables.table_text(results)
-    assert "| safedqn | 3 / 0 | 10 / 20 |" in text and "made with safedsr 1, jax 0, cpu, float32: 10 results" in text
+    assert "| safedqn | 3 / 0 | 11 / 20 |" in text and "made with safedsr 1, jax 0, cpu, float32: 10 results" in text

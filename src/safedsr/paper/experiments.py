@@ -153,7 +153,7 @@ EXPERIMENTS: dict[str, tuple[RunGroup, ...]] = {
             settings={**POINTS, "outcomes": False},
             **{**_PLUS, "costs": MISFITS, "first_seed": NO_MAP_SEED},
         ),
-        RunGroup("no-map-short", settings=POINTS, steps=60_000, **{**_DIAMOND, "first_seed": NO_MAP_SEED}),
+        RunGroup("no-map-short", settings=POINTS, steps=50_000, **{**_DIAMOND, "first_seed": NO_MAP_SEED}),
         RunGroup(
             "no-map-zero", layouts=("two-rooms",), settings=POINTS, **{**_PLUS, "costs": ("diamond",), "budget": "0"}
         ),

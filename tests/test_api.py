@@ -6,7 +6,7 @@ import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -260,20 +260,20 @@ def test_the_command_says_it_at_the_start(tmp_path, capsys, monkeypatch):
     assert shown.startswith("warning: an epoch has 20,000 steps") and "\nnote: ppo-lag has OmniSafe's formulas" in shown
 
 
+def written(ends: list[int], costs: dict[int, np.ndarray]) -> Any:
+    """A run of two seeds with the same episodes, which end at these steps; `costs` has theirs in each task."""
+    n, reached = np.full(len(ends), 2), np.ones(len(ends), bool)
+    episodes = {task: Episodes(np.array(ends), n, n, cost[:, None], reached) for task, cost in costs.items()}
+    return SimpleNamespace(by_seed=lambda task: [episodes[task]] * 2)
+
+
 def test_budgets_that_no_lam_kept_are_named(tmp_path):
     """Made-up episodes: one task keeps its budget in all late episodes, the other in none; early ones do not count."""
     job = tiny_job("safedsr-plus", "SCG", "SC.G", steps=1000)
     cost = {0: np.array([9.0, 0.0, 0.0]), 1: np.array([0.0, 9.0, 9.0])}
-    ends, n = np.array([100, 900, 1000]), np.full(3, 2)
-
-    class Written:
-        @staticmethod
-        def by_seed(task):
-            return [Episodes(ends, n, n, cost[task][:, None], np.ones(3, bool))] * 2
-
-    (line,) = budgets_not_kept(job, cast(Any, Written))
+    (line,) = budgets_not_kept(job, written([100, 900, 1000], cost))
     assert job.tasks[1].title in line and "no λ tried keeps the budget; at the end 1.00 of the episodes" in line
-    assert not budgets_not_kept(tiny_job("safedqn", "SCG", "SC.G", steps=1000), cast(Any, Written))
+    assert not budgets_not_kept(tiny_job("safedqn", "SCG", "SC.G", steps=1000), written([100, 900, 1000], cost))
 
 
 def test_mean_budgets_that_no_lam_kept_are_named():
@@ -281,16 +281,9 @@ def test_mean_budgets_that_no_lam_kept_are_named():
     job = tiny_job("safedsr-plus", "SCG", "SC.G", steps=1000)
     job = dataclasses.replace(job, budget_kind="discounted-mean")
     cost = {0: np.array([9.0, 0.0, 2.0, 0.5, 1.0]), 1: np.array([0.0, 9.0, 9.0, 8.0, 9.5])}
-    ends, n = np.array([100, 900, 950, 975, 1000]), np.full(5, 2)
-
-    class Written:
-        @staticmethod
-        def by_seed(task):
-            return [Episodes(ends, n, n, cost[task][:, None], np.ones(5, bool))] * 3
-
-    (line,) = budgets_not_kept(job, cast(Any, Written))
+    (line,) = budgets_not_kept(job, written([100, 900, 950, 975, 1000], cost))
     assert job.tasks[1].title in line and "the mean discounted cost of an episode is 8.88 with a budget of 1" in line
-    assert "above it in 3 of 3" in line
+    assert "above it in 2 of 2" in line
 
 
 def test_a_run_without_the_end_of_an_episode_is_said(tmp_path):

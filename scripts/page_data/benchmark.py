@@ -5,7 +5,7 @@ from typing import Any
 
 from page_data import formats, sources
 from page_data.registry import text
-from safedsr.runs.metrics import Summary
+from safedsr.runs import labels
 from safedsr.scenario.contestants import CONTESTANTS, ORACLE
 from safedsr.scenario.results import read_results
 from safedsr.scenario.tables import Row, rows
@@ -47,15 +47,10 @@ def benchmark_table(scenario: str) -> str:
 
 def _line(row: Row) -> list[str]:
     name = f"**{row.contestant}**" if row.contestant == "safedsr-plus" else row.contestant
-    results = [formats.interval(row.violations), formats.interval(row.regret), _share(row.safe_share)]
+    results = [formats.interval(row.violations), formats.interval(row.regret), labels.interval(row.safe_share, 3)]
     until = [formats.fixed(row.near, 2), formats.count(row.steps_until)]
     spent = [formats.count(value) for value in (row.simulated_steps, row.memory_steps, row.updates)]
     return [name, str(row.seeds), *results, *until, *spent]
-
-
-def _share(found: Summary) -> str:
-    middle, low, high = (formats.fixed(value, 3) for value in (found.iqm, found.low, found.high))
-    return f"{middle} ({low} … {high})"
 
 
 @text
@@ -74,12 +69,6 @@ def benchmark_aim() -> str:
 
 
 @text
-def benchmark_reached() -> str:
-    """In how many scenarios the aim is reached, of those with results."""
-    return f"{sum(one.reached for one in _verdicts())} of {len(_verdicts())}"
-
-
-@text
 def benchmark_value(scenario: str, contestant: str, column: str) -> str:
     """IQM of a column of the tables: violations, excess, regret or safe_share."""
     value = getattr(_row(scenario, contestant), column).iqm
@@ -88,6 +77,6 @@ def benchmark_value(scenario: str, contestant: str, column: str) -> str:
 
 @text
 def benchmark_missing() -> str:
-    """The contestants without results, of those in no scenario."""
+    """The contestants that have no result in any scenario."""
     known = {row.contestant for row in _rows()}
     return ", ".join(f"`{name}`" for name in CONTESTANTS if name not in known and name != ORACLE) or "none"

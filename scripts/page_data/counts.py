@@ -101,11 +101,10 @@ def rate_largest_of_baselines(layout: str) -> str:
 
 @text
 def seven_locate_the_goal() -> str:
-    """The seven with most safe goals in one room in the paper: the step from which 95 % of their episodes reach it."""
+    """The seven with most safe goals in one room in the paper: when 95 % of their episodes first reach it."""
     folders = {**{name: name for name in sources.BASELINES}, "safedqn": "safedqn", "safedsr": "safedsr-cut"}
-    names = {**sources.NAMES, "safedqn": "SafeDQN", "safedsr": "SafeDSR"}
     best = sorted(folders, key=lambda name: -sources.paper(sources.SAFE, "one-room", name).iqm)[:7]
-    return ", ".join(f"{names[name]} {_locates(folders[name])}" for name in best)
+    return ", ".join(f"{sources.ALL_NAMES[name]} {_locates(folders[name])}" for name in best)
 
 
 def _locates(folder: str) -> str:

@@ -11,7 +11,7 @@ from safedsr.runs.metrics import Summary, summarize
 MEASURED = "environments/measured.csv"
 MINECART = "environments/minecart.csv"
 CHANGES = "environments/minecart-changes.csv"
-NAMES = {**sources.NAMES, "safedqn": "SafeDQN", "safedsr": "SafeDSR", "safedsr-plus": "SafeDSR-plus"}
+NAMES = sources.ALL_NAMES
 AGENTS = ("safedsr-plus", "safedqn", "safedsr", "ppo-lag", "cpo")
 STAGES = {
     "trained": "",

@@ -31,6 +31,7 @@ NAMES = {
     "trpo-lag": "TRPO-Lag",
     "trpo-pid": "TRPO-PID",
 }
+ALL_NAMES = {**NAMES, "safedqn": "SafeDQN", "safedsr": "SafeDSR", "safedsr-plus": "SafeDSR-plus"}
 
 
 @cache

@@ -9,7 +9,7 @@ import numpy as np
 from safedsr.agents.value_based.trainer import EVALUATE
 from safedsr.paper import adaptation_plan as plan
 from safedsr.paper.adaptation_arms import RUNG_NAMES
-from safedsr.runs.labels import fixed
+from safedsr.runs.labels import fixed, interval
 from safedsr.runs.metrics import Summary, summarize
 from safedsr.runs.storage import write_text
 
@@ -57,7 +57,13 @@ def phase_table(data: dict[str, Any], change: int) -> TextTable:
             if here:
                 seeds = max(seeds, len(here))
                 safe, goal, cost, lam = (over_seeds(here, name) for name in ("safe", "goal", "cost", "lam"))
-                numbers = interval(safe), fixed(safe.mean, 3), interval(goal), interval(cost, 1), fixed(lam.iqm, 2)
+                numbers = (
+                    interval(safe, 3),
+                    fixed(safe.mean, 3),
+                    interval(goal, 3),
+                    interval(cost, 1),
+                    fixed(lam.iqm, 2),
+                )
                 lines.append((variant.name, f"{phase.number} {phase.name}", *numbers))
     columns = ("SafeDSR", "phase", "safe goal rate", "mean", "goal rate", "cost", "λ")
     note = f"IQM over {seeds} seeds with a 95 % bootstrap interval. Mean: of the safe goal rate. ε = 0.25."
@@ -68,12 +74,6 @@ def over_seeds(rows: Sequence[Numbers], name: str) -> Summary:
     """Summary of a number over seeds; seeds without the number are left out."""
     values = [row[name] for row in rows if row[name] is not None]
     return summarize(values or [np.nan])
-
-
-def interval(found: Summary, digits: int = 3) -> str:
-    """IQM and interval as text."""
-    middle, low, high = (fixed(value, digits) for value in (found.iqm, found.low, found.high))
-    return f"{middle} ({low} … {high})"
 
 
 def comparison_table(data: dict[str, Any], change: int) -> TextTable:
@@ -101,7 +101,7 @@ def _rung_lines(rows: Sequence[Numbers], change: int, enough: float) -> Iterator
                 seconds = [row["seconds"] if fine else None for row, fine in zip(here, safe, strict=True)]
                 steps = [0 if fine else None for fine in safe]
                 done = f"{sum(safe)} of {len(safe)}"
-                rate = interval(over_seeds(here, "safe"))
+                rate = interval(over_seeds(here, "safe"), 3)
                 yield f"safedsr-{variant.name}", name, done, middle(steps), middle(seconds, 1), NONE, rate
 
 
@@ -112,7 +112,7 @@ def _arm_lines(rows: Sequence[Numbers], change: int) -> Iterator[tuple[str, ...]
         steps, seconds = ([row[name] for row in mine] for name in ("steps", "seconds"))
         done = f"{sum(step is not None for step in steps)} of {len(steps)}"
         violations = fixed(float(np.median([row["violations"] for row in mine])), 0)
-        yield owner, arm, done, middle(steps), middle(seconds, 1), violations, interval(over_seeds(mine, "last"))
+        yield owner, arm, done, middle(steps), middle(seconds, 1), violations, interval(over_seeds(mine, "last"), 3)
 
 
 def middle(values: Sequence[float | None], digits: int = 0) -> str:

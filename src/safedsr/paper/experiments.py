@@ -87,6 +87,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
 }
 _PLUS: dict[str, Any] = {"algorithms": (PLUS,), "first_seed": FRESH, "preset": None}
 _DIAMOND: dict[str, Any] = {"costs": ("diamond",), **_PLUS}
+_NO_MAP: dict[str, Any] = {**_PLUS, "first_seed": NO_MAP_SEED}
 
 
 # Readings of SafeDSR that the paper's text allows, or that its code may have had. "cut" is Alg. 2.
@@ -144,19 +145,10 @@ EXPERIMENTS: dict[str, tuple[RunGroup, ...]] = {
         RunGroup("two-costs", layouts=("three-rooms",), costs=("diamond,square",), budget="5,10", **_PLUS),
         RunGroup("four-rooms", layouts=("rooms-4",), **_DIAMOND),
         RunGroup("four-rooms-bonus", layouts=("rooms-4",), settings={"bonus": 0.05}, **_DIAMOND),
-        *(
-            RunGroup(f"no-map-{costs}", settings=POINTS, **{**_PLUS, "costs": (costs,), "first_seed": NO_MAP_SEED})
-            for costs in PLUS_COSTS
-        ),
-        RunGroup(
-            "no-map-no-outcomes",
-            settings={**POINTS, "outcomes": False},
-            **{**_PLUS, "costs": MISFITS, "first_seed": NO_MAP_SEED},
-        ),
-        RunGroup("no-map-short", settings=POINTS, steps=50_000, **{**_DIAMOND, "first_seed": NO_MAP_SEED}),
-        RunGroup(
-            "no-map-zero", layouts=("two-rooms",), settings=POINTS, **{**_PLUS, "costs": ("diamond",), "budget": "0"}
-        ),
+        *(RunGroup(f"no-map-{costs}", costs=(costs,), settings=POINTS, **_NO_MAP) for costs in PLUS_COSTS),
+        RunGroup("no-map-no-outcomes", costs=MISFITS, settings={**POINTS, "outcomes": False}, **_NO_MAP),
+        RunGroup("no-map-short", costs=("diamond",), settings=POINTS, steps=50_000, **_NO_MAP),
+        RunGroup("no-map-zero", layouts=("two-rooms",), costs=("diamond",), settings=POINTS, budget="0", **_NO_MAP),
         *(
             RunGroup("matched", (name,), costs=("diamond",), settings={**MATCHED, **how}, first_seed=EARLIER)
             for name, how in (("safedsr", {"terminal": "absorb"}), ("safedqn", {}))

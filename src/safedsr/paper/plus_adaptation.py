@@ -21,11 +21,11 @@ from safedsr.errors import UserError
 from safedsr.paper.adaptation_arms import RUNG_NAMES
 from safedsr.paper.adaptation_plan import Scale
 from safedsr.paper.adaptation_rungs import climb, oracles
-from safedsr.paper.adaptation_tables import TextTable, interval, over_seeds, write_tables
+from safedsr.paper.adaptation_tables import TextTable, over_seeds, write_tables
 from safedsr.paper.experiments import ABLATIONS, NO_MAP, PLUS, SINGLE, WHOLE
 from safedsr.runs import storage
 from safedsr.runs.folder import read_config
-from safedsr.runs.labels import fixed
+from safedsr.runs.labels import fixed, interval
 
 KNOWN, NEW = ("two-rooms", "diamond"), ("small-diamond", "square", "inverse-diamond")
 UPDATES, EPISODES, PLACES = 10_000, 1_000, 20_000
@@ -139,10 +139,10 @@ def adaptation_table(out: Path, oracle: Mapping[str, float]) -> TextTable:
         here = [one for one in found if (one["costs"], one["search"]) == (costs, search)]
         if here:
             rungs = list(zip(*(one["rows"] for one in here), strict=True))
-            rates = [interval(over_seeds(rung, "safe")) for rung in rungs]
+            rates = [interval(over_seeds(rung, "safe"), 3) for rung in rungs]
             least = fixed(min(row["safe"] for row in rungs[-1]), 3)
             foreseen = fixed(over_seeds(rungs[-1], "foreseen").iqm, 3) if search == MEMORY else UNKNOWN
-            greedy = [interval(over_seeds(rungs[-1], "safe_greedy"))] if measured else []
+            greedy = [interval(over_seeds(rungs[-1], "safe_greedy"), 3)] if measured else []
             seconds = fixed(float(np.median([row["seconds"] for row in rungs[-1]])), 0)
             fit = fixed(over_seeds(here, "r2").iqm, 3)
             lines.append(

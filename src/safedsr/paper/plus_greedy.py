@@ -49,16 +49,10 @@ def measure(run: Path, episodes: int = EPISODES) -> Rates:
 def greedy_table(rates: Rates) -> TextTable:
     """IQM and worst seed on each map."""
     lines = [
-        (
-            WORDS[row],
-            name,
-            str(len(found[name])),
-            fixed(float(iqm(np.array(found[name]))), 3),
-            fixed(min(found[name]), 3),
-        )
-        for row, found in ((row, rates[row]) for row in WORDS if row in rates)
+        (WORDS[row], name, str(len(ones)), fixed(float(iqm(np.array(ones))), 3), fixed(min(ones), 3))
+        for row in WORDS
         for name in ROOM_NAMES
-        if name in found
+        if (ones := rates.get(row, {}).get(name))
     ]
     note = (
         f"Safe goal rate in {EPISODES} episodes of each agent at ε = 0: IQM over seeds, and the worst seed. Adapted: "

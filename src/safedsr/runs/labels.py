@@ -9,6 +9,7 @@ from typing import Any
 from safedsr.agents.registry import ALGORITHMS
 from safedsr.envs.grid.config import DEFAULT_BUDGET, GRID, GridConfig
 from safedsr.runs.config import TrainConfig, agent_for, terms_of
+from safedsr.runs.metrics import Summary
 
 
 def label_of(config: Mapping[str, Any], budgets: Sequence[float], steps: int) -> str:
@@ -77,6 +78,12 @@ def fixed(value: float, digits: int) -> str:
         return str(value)
     found = Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
     return str(abs(found) if found == 0 else found)
+
+
+def interval(found: Summary, digits: int) -> str:
+    """IQM and its 95 % interval."""
+    middle, low, high = (fixed(value, digits) for value in (found.iqm, found.low, found.high))
+    return f"{middle} ({low} … {high})"
 
 
 def thousands(number: float) -> str:

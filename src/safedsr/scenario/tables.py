@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from safedsr.runs import metrics
-from safedsr.runs.labels import fixed
+from safedsr.runs.labels import fixed, interval
 from safedsr.runs.metrics import summarize
 from safedsr.scenario.provenance import in_words
 from safedsr.scenario.results import grouped
@@ -104,19 +104,14 @@ def _told(phases: Sequence[Any]) -> str:
 
 def cells(row: Row) -> tuple[str, ...]:
     """A row as text."""
-
-    def between(s: metrics.Summary, digits: int = 0) -> str:
-        middle, low, high = (fixed(value, digits) for value in (s.iqm, s.low, s.high))
-        return f"{middle} ({low} … {high})"
-
     return (
         row.contestant,
         str(row.seeds),
         row.told,
-        between(row.violations),
-        between(row.excess),
-        between(row.regret),
-        between(row.safe_share, 3),
+        interval(row.violations, 0),
+        interval(row.excess, 0),
+        interval(row.regret, 0),
+        interval(row.safe_share, 3),
         fixed(row.near, 2),
         fixed(row.steps_until, 0),
         fixed(row.seconds_until, 1),
